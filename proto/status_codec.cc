@@ -1,0 +1,1 @@
+#include "proto/status_codec.h"

@@ -1,0 +1,1 @@
+#include "proto/vector_codec.h"

@@ -1,0 +1,50 @@
+// Interface: queries [num_queries, dim] and k -> neighbours per query.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "server/exec/worker_pool.h"
+#include "server/search/metric.h"
+#include "server/search/neighbour.h"
+#include "server/search/score.h"
+#include "server/search/similarity.h"
+
+namespace embedding {
+
+struct NeighbourQuery {
+  Metric metric = Metric::kCosine;
+  int64_t k = 10;                     // >= 1; may exceed the number of rows
+  std::vector<VectorView> queries;    // [num_queries]; what they point to is finite and outlives the call
+  std::vector<int64_t> excluded_row;  // empty, or [num_queries]: the row that query i leaves out, -1 for none
+};
+
+// What a search did, for metrics.
+struct SearchStats {
+  int64_t rows_scanned = 0;      // approximate scores computed
+  int64_t rows_rescored = 0;     // canonical scores computed
+  int64_t blocks_scanned = 0;    // blocks between which the stop predicate was polled
+  int64_t fallback_queries = 0;  // queries answered by the full canonical scan
+};
+
+struct NeighbourResult {
+  WorkOutcome outcome = WorkOutcome::kComplete;
+  // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long. Result i belongs to query i.
+  std::vector<std::vector<Neighbour>> neighbours;
+  SearchStats stats;
+};
+
+// Immutable once built, so all methods may be called concurrently.
+class NeighbourIndex {
+ public:
+  virtual ~NeighbourIndex() = default;
+
+  // Returns at once; calls done exactly once, on a worker thread or on this one. The index, and what the queries point
+  // to, must live until then. stop is polled between blocks.
+  virtual void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+                     std::function<void(NeighbourResult)> done) const = 0;
+};
+
+}  // namespace embedding

@@ -1,0 +1,36 @@
+// Owns the parts: builds them in the order of the data's way, drains and destroys in reverse.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/options.h"
+
+namespace embedding {
+
+class Server {
+ public:
+  // Binds both ports; answers NOT_SERVING until Load is done. UNAVAILABLE names an address that cannot be had.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+  ~Server();
+
+  // Loads every table, then says SERVING. DATA_LOSS or INVALID_ARGUMENT: the first table that was refused. CANCELLED when
+  // Drain was called meanwhile.
+  absl::Status Load();
+  // NOT_SERVING at once, drain_delay, then no new calls; returns when the calls in flight are answered or drain_timeout is
+  // over. Logs the calls started and answered.
+  void Drain();
+
+  // As bound: "127.0.0.1:41234".
+  std::string grpc_address() const;
+  std::string admin_address() const;
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace embedding

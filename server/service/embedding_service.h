@@ -1,0 +1,28 @@
+// Lookup, Similarity and NearestNeighbour: admit, parse, call, write, count.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/exec/worker_pool.h"
+#include "server/service/admission.h"
+#include "server/service/call.h"
+#include "server/service/limits.h"
+#include "server/service/metrics.h"
+#include "server/service/snapshot.h"
+
+namespace embedding {
+
+// What the services work with. All outlive the services and every call.
+struct ServiceContext {
+  const TableRegistry* registry = nullptr;
+  WorkerPool* pool = nullptr;  // Similarity and NearestNeighbour
+  Metrics* metrics = nullptr;
+  Admission* admission = nullptr;
+  RequestLimits limits;
+};
+
+// The methods of embedding.v1.EmbeddingService. Lookup is answered on the calling thread; the others on the pool.
+std::vector<RpcMethod> EmbeddingServiceMethods(const ServiceContext& context);
+
+}  // namespace embedding

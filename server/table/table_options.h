@@ -1,0 +1,48 @@
+// What an operator says of a table: --table NAME=PATH[,key=value...].
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/table/dtype.h"
+
+namespace embedding {
+
+// How a file is laid out; kAuto: told by magic, then by extension.
+enum class TableFormat : uint8_t { kAuto, kSafetensors, kNpy, kFbin, kRaw };
+
+// "safetensors", "npy", "fbin", "raw"; "auto" for kAuto.
+absl::string_view TableFormatName(TableFormat format);
+
+// The value of metric=, kept as a word here: only search/ knows what a metric means.
+enum class TableMetric : uint8_t { kCosine, kDot, kEuclidean };
+
+struct TableOptions {
+  std::string name;                          // [A-Za-z0-9_.-]{1,64}
+  std::string path;                          // never empty
+  std::string tensor;                        // tensor=: safetensors only; empty: the only 2-D float tensor
+  TableFormat format = TableFormat::kAuto;   // format=
+  std::optional<Dtype> dtype;                // dtype=: raw only
+  int64_t dim = 0;                           // dim=: raw only; 0: not given
+  std::string vocab;                         // vocab=: path, relative ones to the table's folder; empty: no keys
+  bool skip_invalid_keys = false;            // invalid-keys=refuse|skip: rows with keys that are not UTF-8 have no key
+  TableMetric metric = TableMetric::kCosine; // metric=cosine|dot|euclidean
+  bool allow_non_finite = false;             // allow-non-finite=true|false
+};
+
+// Bounds that hold for every table; flags --max-rows and --max-dim.
+struct TableLimits {
+  int64_t max_rows = 2147483647;
+  int64_t max_dim = 65536;
+};
+
+// Parses one value of --table. INVALID_ARGUMENT names the part, its value and what is allowed.
+absl::StatusOr<TableOptions> ParseTableOptions(absl::string_view text);
+
+// Whether a name is [A-Za-z0-9_.-]{1,64}.
+bool IsTableName(absl::string_view name);
+
+}  // namespace embedding
