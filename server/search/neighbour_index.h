@@ -31,7 +31,8 @@ struct SearchStats {
 
 struct NeighbourResult {
   WorkOutcome outcome = WorkOutcome::kComplete;
-  // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long. Result i belongs to query i.
+  // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long. Result i belongs to query
+  // i.
   std::vector<std::vector<Neighbour>> neighbours;
   SearchStats stats;
 };

@@ -21,8 +21,10 @@ enum class WorkOutcome : uint8_t { kComplete, kStopped };
 // Both return at once and call done on a worker thread (or, for little work, on this one before returning); the vectors
 // that the views point to, the spans and scores must live until then. Vectors must be finite.
 void StartPairwise(Metric metric, std::span<const VectorView> left, std::span<const VectorView> right, int64_t dim,
-                   std::span<float> scores, WorkerPool& pool, StopPredicate stop, std::function<void(WorkOutcome)> done);
+                   std::span<float> scores, WorkerPool& pool, StopPredicate stop,
+                   std::function<void(WorkOutcome)> done);
 void StartAllPairs(Metric metric, std::span<const VectorView> left, std::span<const VectorView> right, int64_t dim,
-                   std::span<float> scores, WorkerPool& pool, StopPredicate stop, std::function<void(WorkOutcome)> done);
+                   std::span<float> scores, WorkerPool& pool, StopPredicate stop,
+                   std::function<void(WorkOutcome)> done);
 
 }  // namespace embedding

@@ -1,0 +1,113 @@
+#include "server/exec/worker_pool.h"
+
+#include <cassert>
+#include <deque>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/exec/mutex.h"
+
+namespace embedding {
+namespace {
+
+struct Job {
+  std::function<void(int lane)> lane;
+  std::function<void()> done;
+  const int num_lanes;
+  int next_lane = 0;  // guarded by the pool's mutex, as is lanes_left
+  int lanes_left;
+
+  Job(int lanes, std::function<void(int lane)> run, std::function<void()> finish)
+      : lane(std::move(run)), done(std::move(finish)), num_lanes(lanes), lanes_left(lanes) {}
+};
+
+}  // namespace
+
+// One queue, one mutex: a lane is some hundred microseconds of work, so handing it out costs little beside it.
+struct WorkerPool::Impl {
+  mutable Mutex mutex;
+  CondVar work_or_stop;
+  std::deque<std::shared_ptr<Job>> queue ABSL_GUARDED_BY(mutex);  // jobs with lanes not yet handed out
+  int64_t pending ABSL_GUARDED_BY(mutex) = 0;
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  std::vector<std::thread> threads;
+
+  void Work() {
+    for (;;) {
+      std::shared_ptr<Job> job;
+      int lane;
+      {
+        MutexLock lock(&mutex);
+        while (queue.empty() && !stopping) work_or_stop.Wait(&mutex);
+        if (queue.empty()) return;
+        job = queue.front();
+        lane = job->next_lane++;
+        if (job->next_lane == job->num_lanes) queue.pop_front();
+      }
+      job->lane(lane);
+      {
+        MutexLock lock(&mutex);
+        if (--job->lanes_left > 0) continue;
+        // Before done(), so that whoever done() wakes does not count this job any more.
+        --pending;
+      }
+      if (job->done) job->done();
+    }
+  }
+};
+
+WorkerPool::WorkerPool(int num_threads) : impl_(std::make_unique<Impl>()) {
+  assert(num_threads >= 1);
+  impl_->threads.reserve(static_cast<size_t>(num_threads));
+  for (int i = 0; i < num_threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->Work(); });
+}
+
+WorkerPool::~WorkerPool() {
+  {
+    MutexLock lock(&impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->work_or_stop.SignalAll();
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+int WorkerPool::num_threads() const { return static_cast<int>(impl_->threads.size()); }
+
+void WorkerPool::Submit(int num_lanes, std::function<void(int lane)> lane, std::function<void()> done) {
+  assert(num_lanes >= 1);
+  auto job = std::make_shared<Job>(num_lanes, std::move(lane), std::move(done));
+  {
+    MutexLock lock(&impl_->mutex);
+    impl_->queue.push_back(std::move(job));
+    ++impl_->pending;
+  }
+  if (num_lanes == 1) {
+    impl_->work_or_stop.Signal();
+  } else {
+    impl_->work_or_stop.SignalAll();
+  }
+}
+
+void WorkerPool::RunAndWait(int num_lanes, const std::function<void(int lane)>& lane) {
+  Mutex mutex;
+  CondVar finished;
+  bool is_finished = false;
+  Submit(
+      num_lanes, [&lane](int i) { lane(i); },
+      [&] {
+        // Signalled under the lock: the waiter owns the condition and may leave as soon as it holds the lock.
+        MutexLock lock(&mutex);
+        is_finished = true;
+        finished.SignalAll();
+      });
+  MutexLock lock(&mutex);
+  while (!is_finished) finished.Wait(&mutex);
+}
+
+int64_t WorkerPool::pending_jobs() const {
+  MutexLock lock(&impl_->mutex);
+  return impl_->pending;
+}
+
+}  // namespace embedding

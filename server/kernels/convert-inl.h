@@ -1,0 +1,222 @@
+// Widening, narrowing and looking at stored elements, per SIMD target.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "server/kernels/elements-inl.h"
+
+#if defined(EMBEDDING_SERVER_KERNELS_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EMBEDDING_SERVER_KERNELS_CONVERT_INL_H_
+#undef EMBEDDING_SERVER_KERNELS_CONVERT_INL_H_
+#else
+#define EMBEDDING_SERVER_KERNELS_CONVERT_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace embedding {
+namespace HWY_NAMESPACE {
+
+// Calls body(i, n, from_i, to_i) for consecutive pieces of `lanes` elements: n = lanes, but for the last piece, which
+// works on copies padded with zeros, so that nothing is read or written past the ends.
+template <size_t kFromSize, size_t kToSize, class Body>
+HWY_INLINE void ForEachPiece(const uint8_t* from, uint8_t* to, size_t count, size_t lanes, const Body& body) {
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(i, lanes, from + i * kFromSize, to + i * kToSize);
+  if (i == count) return;
+  alignas(64) uint8_t last_from[64 * 2] = {};
+  alignas(64) uint8_t last_to[64 * 2];
+  std::memcpy(last_from, from + i * kFromSize, (count - i) * kFromSize);
+  body(i, count - i, last_from, last_to);
+  std::memcpy(to + i * kToSize, last_to, (count - i) * kToSize);
+}
+
+template <ElementType kType>
+void WidenFrom(const uint8_t* from, size_t count, float* to) {
+  const hn::ScalableTag<float> df;
+  ForEachPiece<2, 4>(from, reinterpret_cast<uint8_t*>(to), count, hn::Lanes(df),
+                     [&](size_t, size_t, const uint8_t* in, uint8_t* out)
+                         HWY_ATTR { StoreAny(LoadF32<kType>(df, in), df, out); });
+}
+
+// float32 to binary16 bits, to nearest even; NaN becomes quiet and keeps the upper bits of its payload, as F16C does.
+template <class DF>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, DF>> F32ToF16(DF df, hn::Vec<DF> v) {
+  const hn::Rebind<uint16_t, DF> du16;
+#if EMBEDDING_HAVE_F16C
+  (void)df;
+  return hn::BitCast(du16, hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), v));
+#else
+  const hn::RebindToSigned<DF> di;
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::BitCast(di, v);
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
+  const auto sign = hn::And(hn::BitCast(di, hn::ShiftRight<16>(hn::BitCast(du, v))), hn::Set(di, 0x8000));
+  // Normal results: rebias the exponent, add half a unit (less one, unless the kept part is odd), drop 13 bits. A carry
+  // into the exponent is right, up to infinity.
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 1));
+  const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, hn::Set(di, -(112 << 23) + 0xfff)), odd));
+  // Subnormal results: adding 0.5 leaves multiples of 2^-24, rounded by the adder, in the low bits.
+  const auto half = hn::Set(df, 0.5f);
+  const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(di, half));
+  const auto payload = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)), hn::Set(di, 0x7e00));
+  const auto special = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), payload, hn::Set(di, 0x7c00));
+  auto out = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, 113 << 23)), subnormal, normal);
+  out = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x477fffff)), special, out);
+  return hn::DemoteTo(du16, hn::Or(out, sign));
+#endif
+}
+
+// float32 to bfloat16 bits, to nearest even; NaN becomes quiet and keeps the upper bits of its payload.
+template <class DF>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, DF>> F32ToBF16(DF df, hn::Vec<DF> v) {
+  const hn::RebindToSigned<DF> di;
+  const hn::RebindToUnsigned<DF> du;
+  (void)df;
+  const auto bits = hn::BitCast(du, v);
+  const auto magnitude = hn::And(hn::BitCast(di, v), hn::Set(di, 0x7fffffff));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::BitCast(di, hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd)));
+  const auto quiet = hn::BitCast(di, hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u)));
+  const auto out = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), quiet, rounded);
+  return hn::DemoteTo(hn::Rebind<uint16_t, DF>(), out);
+}
+
+template <ElementType kType>
+size_t NarrowTo(const float* from, size_t count, uint8_t* to) {
+  const hn::ScalableTag<float> df;
+  const hn::Rebind<uint16_t, decltype(df)> du16;
+  const hn::RebindToSigned<decltype(df)> di;
+  const auto infinity = hn::Set(di, kType == ElementType::kF16 ? 0x7c00 : 0x7f80);
+  size_t first_overflow = count;
+  ForEachPiece<4, 2>(reinterpret_cast<const uint8_t*>(from), to, count, hn::Lanes(df),
+                     [&](size_t i, size_t, const uint8_t* in, uint8_t* out) HWY_ATTR {
+                       const auto value = LoadAny(df, in);
+                       hn::Vec<decltype(du16)> bits;
+                       if constexpr (kType == ElementType::kF16) {
+                         bits = F32ToF16(df, value);
+                       } else {
+                         bits = F32ToBF16(df, value);
+                       }
+                       StoreAny(bits, du16, out);
+                       const auto magnitude = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7fffffff));
+                       const auto became = hn::And(hn::PromoteTo(di, bits), hn::Set(di, 0x7fff));
+                       const auto overflow =
+                           hn::And(hn::Lt(magnitude, hn::Set(di, 0x7f800000)), hn::Eq(became, infinity));
+                       if (HWY_UNLIKELY(first_overflow == count && !hn::AllFalse(di, overflow))) {
+                         first_overflow = i + static_cast<size_t>(hn::FindFirstTrue(di, overflow));
+                       }
+                     });
+  return first_overflow;
+}
+
+void WidenToF32(ElementType type, const void* from, size_t count, float* to) {
+  const auto* bytes = static_cast<const uint8_t*>(from);
+  switch (type) {
+    case ElementType::kF32:
+      if (count > 0) std::memcpy(to, from, count * sizeof(float));
+      return;
+    case ElementType::kF16:
+      return WidenFrom<ElementType::kF16>(bytes, count, to);
+    case ElementType::kBF16:
+      return WidenFrom<ElementType::kBF16>(bytes, count, to);
+    case ElementType::kF64:
+      break;
+  }
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> df;
+  ForEachPiece<8, 4>(bytes, reinterpret_cast<uint8_t*>(to), count, hn::Lanes(dd),
+                     [&](size_t, size_t, const uint8_t* in, uint8_t* out)
+                         HWY_ATTR { StoreAny(hn::DemoteTo(df, LoadAny(dd, in)), df, out); });
+}
+
+size_t NarrowFromF32(const float* from, size_t count, ElementType type, void* to) {
+  auto* bytes = static_cast<uint8_t*>(to);
+  if (type == ElementType::kF16) return NarrowTo<ElementType::kF16>(from, count, bytes);
+  if (type == ElementType::kBF16) return NarrowTo<ElementType::kBF16>(from, count, bytes);
+  if (count > 0) std::memcpy(to, from, count * sizeof(float));
+  return count;
+}
+
+size_t NarrowF64ToF32(const double* from, size_t count, float* to) {
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> df;
+  const auto infinity = hn::Set(dd, hwy::HighestValue<double>());
+  size_t first_overflow = count;
+  ForEachPiece<8, 4>(reinterpret_cast<const uint8_t*>(from), reinterpret_cast<uint8_t*>(to), count, hn::Lanes(dd),
+                     [&](size_t i, size_t, const uint8_t* in, uint8_t* out) HWY_ATTR {
+                       const auto value = LoadAny(dd, in);
+                       const auto narrow = hn::DemoteTo(df, value);
+                       StoreAny(narrow, df, out);
+                       const auto finite = hn::Le(hn::Abs(value), infinity);
+                       const auto became = hn::Gt(hn::Abs(hn::PromoteTo(dd, narrow)), infinity);
+                       const auto overflow = hn::And(finite, became);
+                       if (HWY_UNLIKELY(first_overflow == count && !hn::AllFalse(dd, overflow))) {
+                         first_overflow = i + static_cast<size_t>(hn::FindFirstTrue(dd, overflow));
+                       }
+                     });
+  return first_overflow;
+}
+
+// The largest magnitude of a row, as the integer that its bits make without the sign: it is 0 for a row of zeros, and
+// reaches the exponent of ones where infinity or NaN is met.
+template <typename T>
+T LargestMagnitude(const uint8_t* row, size_t dim) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto magnitude_bits = hn::Set(d, hwy::LimitsMax<T>());
+  auto max0 = hn::Zero(d);
+  auto max1 = hn::Zero(d);
+  size_t j = 0;
+  for (; j + 2 * lanes <= dim; j += 2 * lanes) {
+    max0 = hn::Max(max0, hn::And(LoadAny(d, row + j * sizeof(T)), magnitude_bits));
+    max1 = hn::Max(max1, hn::And(LoadAny(d, row + (j + lanes) * sizeof(T)), magnitude_bits));
+  }
+  for (; j + lanes <= dim; j += lanes) {
+    max0 = hn::Max(max0, hn::And(LoadAny(d, row + j * sizeof(T)), magnitude_bits));
+  }
+  T lanes_of_max[64 / sizeof(T)];
+  hn::StoreU(hn::Max(max0, max1), d, lanes_of_max);
+  T largest = 0;
+  for (size_t i = 0; i < lanes; ++i) largest = std::max(largest, lanes_of_max[i]);
+  for (; j < dim; ++j) {
+    T bits;
+    std::memcpy(&bits, row + j * sizeof(T), sizeof(T));
+    largest = std::max(largest, static_cast<T>(bits & hwy::LimitsMax<T>()));
+  }
+  return largest;
+}
+
+template <typename T>
+RowScan Scan(const uint8_t* rows, size_t num_rows, size_t dim, T infinity, uint8_t* non_finite) {
+  RowScan found;
+  for (size_t i = 0; i < num_rows; ++i) {
+    const T largest = LargestMagnitude<T>(rows + i * dim * sizeof(T), dim);
+    const bool is_non_finite = largest >= infinity;
+    if (largest == 0) ++found.zero_rows;
+    if (is_non_finite) ++found.non_finite_rows;
+    if (non_finite != nullptr) non_finite[i] = is_non_finite ? 1 : 0;
+  }
+  return found;
+}
+
+RowScan ScanRows(ElementType type, const void* rows, size_t num_rows, size_t dim, uint8_t* non_finite) {
+  const auto* bytes = static_cast<const uint8_t*>(rows);
+  switch (type) {
+    case ElementType::kF32:
+      return Scan<int32_t>(bytes, num_rows, dim, 0x7f800000, non_finite);
+    case ElementType::kF16:
+      return Scan<int16_t>(bytes, num_rows, dim, 0x7c00, non_finite);
+    case ElementType::kBF16:
+      return Scan<int16_t>(bytes, num_rows, dim, 0x7f80, non_finite);
+    case ElementType::kF64:
+      break;
+  }
+  return Scan<int64_t>(bytes, num_rows, dim, 0x7ff0000000000000, non_finite);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace embedding
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard
