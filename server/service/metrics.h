@@ -1,5 +1,6 @@
-// Every Prometheus family of the server in one list (name, unit, labels), counted in sharded atomics: no lock is taken on a
-// request's way. Series of known labels exist from the start, as zeros.
+// What the server counts, in sharded atomics: no lock is taken on a request's way. The families are listed in
+// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 640 of them, and 6 for
+// every table.
 #pragma once
 
 #include <array>
@@ -31,6 +32,10 @@ inline constexpr int kNumRpcs = 7;
 absl::string_view RpcServiceName(Rpc rpc);
 absl::string_view RpcMethodName(Rpc rpc);
 
+// The rpcs that carry rows come first, in Rpc. Only they have series for rows, batches, answer sizes and stages: the
+// others answer from what is in memory, and their series would double the page.
+inline constexpr int kNumDataRpcs = 3;
+
 // Where a request's time goes: from arrival to handler or worker, wire to structs, rows and scores, structs to wire.
 enum class Stage : uint8_t { kQueue, kDecode, kCompute, kEncode };
 
@@ -61,9 +66,9 @@ class Metrics final : public prometheus::Collectable {
   // grpc_server_started_total, embedding_requests_in_flight.
   void OnStarted(Rpc rpc);
   // grpc_server_handled_total{grpc_code}, grpc_server_handling_seconds, embedding_requests_in_flight.
-  // code: 0..16, a grpc::StatusCode.
+  // code: 0..16, a grpc::StatusCode; any other counts as UNKNOWN. A negative time counts as 0.
   void OnHandled(Rpc rpc, int code, std::chrono::nanoseconds elapsed);
-  // embedding_response_bytes.
+  // embedding_response_bytes; of the data rpcs, as the next two.
   void OnResponseBytes(Rpc rpc, int64_t bytes);
   // embedding_rows_total{result="hit"|"miss"} and embedding_batch_rows (of hits and misses together), once a call.
   // Rows: ids or keys of a Lookup, vectors of both sides of a Similarity, queries of a NearestNeighbour.
@@ -75,11 +80,14 @@ class Metrics final : public prometheus::Collectable {
   // embedding_nn_rows_scanned_total, embedding_nn_rows_rescored_total, embedding_nn_fallback_queries_total.
   void OnSearch(int64_t rows_scanned, int64_t rows_rescored, int64_t fallback_queries);
   // embedding_log_messages_total{level}: level in trace, debug, info, warning, error, critical.
+  // Another level is ignored.
   void OnLogMessage(absl::string_view level);
+  // embedding_log_messages_dropped_total.
+  void OnLogDropped(int64_t lines);
   // embedding_table_*: replaces what was known of the table of that name.
   void SetTable(const TableMetrics& table);
 
-  // Calls started and handled so far, all rpcs together.
+  // Calls started and handled so far, all rpcs together. Read handled first: then started is never less.
   int64_t calls_started() const;
   int64_t calls_handled() const;
 
