@@ -1,8 +1,8 @@
 // One structured line per event, on stderr.
 //
-// text: 2026-01-31T12:00:00.123Z info table loaded name=words rows=10000. json: one object per line with ts, level, msg and
-// the fields. Lines go through a bounded queue to a writer thread: a full pipe or disk stalls nothing, lines are dropped
-// and counted then. gRPC's own messages come the same way.
+// text: 2026-01-31T12:00:00.123Z info table loaded name=words rows=10000. json: one object per line with ts, level, msg
+// and the fields. Lines go through a bounded queue to a writer thread: a full pipe or disk stalls nothing, lines are
+// dropped and counted then. gRPC's own messages come the same way.
 #pragma once
 
 #include <cstdint>
@@ -24,21 +24,29 @@ struct LogField {
   LogField(absl::string_view k, const std::string& v) : LogField(k, absl::string_view(v)) {}
   LogField(absl::string_view k, double v);
   template <typename T>
-    requires std::is_integral_v<T>
-  LogField(absl::string_view k, T v) : key(k), value(std::to_string(v)), quoted(false) {}
+  requires std::is_integral_v<T> LogField(absl::string_view k, T v) : key(k), quoted(false) {
+    if constexpr (std::is_same_v<T, bool>) {
+      value = v ? "true" : "false";
+    } else {
+      value = std::to_string(v);
+    }
+  }
 
   std::string key;
   std::string value;  // escaped when written
   bool quoted;        // false: a number or boolean
 };
 
-// Sets format ("text" or "json") and level ("trace" ... "critical") for the process and routes gRPC's messages here; before
-// it, text at info. metrics (may be null) counts every line and must outlive the last.
+// Sets format ("text" or "json") and level ("trace" ... "critical") for the process and routes gRPC's messages here:
+// its errors as warnings, the rest as debug and trace. Before it, text at info. Opens /dev/null as whichever of stdin,
+// stdout and stderr is closed. metrics (may be null) counts every line and must outlive the last; give null to let go
+// of it. INVALID_ARGUMENT: another format or level. Called before other threads log.
 absl::Status InitLogging(absl::string_view format, absl::string_view level, Metrics* metrics);
-// Writes out what is queued; the last call of main. Waits at most a second for a reader that does not read.
+// Returns when what is queued is written, the last call of main. Waits at most a second for a reader that does not
+// read.
 void FlushLogging();
 
-// Thread-safe; never blocks.
+// Thread-safe; never waits for whoever reads stderr. A message over 8 KiB is cut.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
 
 }  // namespace embedding
