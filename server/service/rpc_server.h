@@ -1,4 +1,4 @@
-// The transport: raw unary methods on completion queues.
+// The transport: raw methods on completion queues.
 //
 // Raw, because a Lookup's answer is written once, straight into the slice that goes out. Completion queues, because the
 // callback threads of gRPC 1.51 sleep 100 ms when idle. Few calls are parked, because that library, built with asserts,
@@ -13,24 +13,30 @@
 #include "server/service/call.h"
 #include "server/service/limits.h"
 #include "server/service/metrics.h"
+#include "server/service/stream.h"
 
 namespace embedding {
 
 class RpcServer {
  public:
-  // methods: all rpcs. num_threads: polling threads, >= 1.
-  RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metrics& metrics, int num_threads);
-  // After Shutdown of the grpc::Server.
+  // methods: all counted rpcs; streams: those of health and reflection, which metrics leave out. num_threads: polling
+  // threads, >= 1. metrics outlives this.
+  RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metrics& metrics, int num_threads,
+            std::vector<StreamMethod> streams = {});
+  // After Join, or if Start was never called.
   ~RpcServer();
 
   // Adds services and queues to a builder, before BuildAndStart.
   void Register(grpc::ServerBuilder& builder);
   // Parks the first calls and starts polling, after BuildAndStart.
   void Start();
-  // Calls that reached a handler and are not answered yet.
+  // Calls that reached a handler and are not answered yet, streams apart.
   int64_t in_flight() const;
-  // Ends the queues and joins the threads, after grpc::Server::Shutdown. Every call that reached a handler is answered by
-  // then.
+  // Ends every open stream, and each that opens later, with UNAVAILABLE. Before grpc::Server::Shutdown, which would
+  // otherwise wait for callers who watch or keep a stream at hand.
+  void EndStreams();
+  // Ends the queues and joins the threads, after grpc::Server::Shutdown. Every call that reached a handler is answered
+  // by then: waits for handlers that still run.
   void Join();
 
  private:
