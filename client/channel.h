@@ -8,8 +8,8 @@
 
 namespace embedding {
 
-// A channel with its own connection (channels to one address do not share it), receive limit of the options, no HTTP proxy.
-// Thread-safe to use; connects on first use.
+// A channel with its own connection (channels to one address do not share it), receive limit of the options, no HTTP
+// proxy. Thread-safe to use; connects on first use.
 std::shared_ptr<grpc::Channel> CreateClientChannel(const ClientOptions& options);
 
 }  // namespace embedding

@@ -1,0 +1,378 @@
+#include "client/embedding_client.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "client/answers.h"
+#include "client/convert.h"
+#include "client/one_version.h"
+#include "client/sender.h"
+#include "client/split.h"
+#include "proto/status_codec.h"
+
+namespace embedding {
+
+using client::CallOptions;
+using client::Deadline;
+using client::Dtype;
+using client::Layout;
+using client::Range;
+using client::Rows;
+using client::ServerLimits;
+using client::TableRef;
+using client::TableStamp;
+using client::VectorSource;
+
+namespace {
+
+// Beside ids (up to five bytes each), scores and keys: tags, lengths and the shape of one query's answer.
+constexpr int64_t kNeighbourBytes = 9;
+constexpr int64_t kQueryEnvelopeBytes = 64;
+// Keys of unknown length: planned as this long; if the server finds the answer too large, as 16 times this.
+constexpr int64_t kPlannedKeyBytes = 32;
+
+// What splitting goes by.
+struct Facts {
+  ServerLimits limits;
+  int64_t dim = 0;  // of the table; 0 where it does not matter
+  Dtype dtype = Dtype::kUnspecified;
+
+  friend bool operator==(const Facts&, const Facts&) = default;
+};
+
+bool IsOverLimit(const absl::Status& status) { return DetailsOf(status).reason == "LIMIT_EXCEEDED"; }
+
+// "ids[65536..131071]": elements of the caller's batch.
+std::string PartName(absl::string_view batch, Range range) {
+  return absl::StrCat(batch, "[", range.begin, "..", range.end - 1, "]");
+}
+
+// An error of one part of several: says which, and that its positions count from there.
+absl::Status InPart(const absl::Status& status, absl::string_view part) {
+  ErrorDetails details = DetailsOf(status);
+  const std::string message = absl::StrCat("in ", part, ", positions counted from its start: ", status.message());
+  if (details.reason.empty()) return absl::Status(status.code(), message);
+  details.metadata.emplace_back("part", std::string(part));
+  return ErrorWithDetails(status.code(), message, std::move(details));
+}
+
+template <typename Source>
+const char* BatchName(const Source& source) {
+  return std::holds_alternative<client::Ids>(source) ? "ids" : "keys";
+}
+
+}  // namespace
+
+class EmbeddingClient::Impl {
+ public:
+  explicit Impl(const ClientOptions& options) : options_(options), sender_(options) {}
+
+  Deadline DeadlineFor(const CallOptions& call) const { return sender_.DeadlineFor(call); }
+
+  template <typename Method, typename Request, typename Response>
+  absl::Status Send(Method method, const Request& request, const Deadline& deadline, Response& response) {
+    return sender_.Send(method, request, deadline, response);
+  }
+
+  absl::StatusOr<client::TableInfo> GetTable(const TableRef& table, const Deadline& deadline) {
+    v1::GetTableRequest request;
+    *request.mutable_table() = client::ToWire(table);
+    v1::GetTableResponse response;
+    if (absl::Status s = Send(&v1::TableService::Stub::GetTable, request, deadline, response); !s.ok()) return s;
+    return client::FromWire(response.table());
+  }
+
+  absl::StatusOr<client::ServerInfo> GetServerInfo(const Deadline& deadline) {
+    v1::GetServerInfoResponse response;
+    if (absl::Status s = Send(&v1::TableService::Stub::GetServerInfo, v1::GetServerInfoRequest(), deadline, response);
+        !s.ok()) {
+      return s;
+    }
+    return client::FromWire(response);
+  }
+
+  // Calls run with what the server publishes, as remembered from earlier calls. If the server then finds a request over
+  // a limit, it may have been restarted with others: asks again and, if anything differs, calls run once more. table:
+  // null where the width of rows does not matter.
+  template <typename Result>
+  absl::StatusOr<Result> WithFacts(const TableRef* table, const Deadline& deadline,
+                                   absl::FunctionRef<absl::StatusOr<Result>(const Facts&)> run) {
+    const absl::StatusOr<Facts> remembered = FactsFor(table, /*refresh=*/false, deadline);
+    if (!remembered.ok()) return remembered.status();
+    absl::StatusOr<Result> result = run(*remembered);
+    if (!IsOverLimit(result.status())) return result;
+    const absl::StatusOr<Facts> fresh = FactsFor(table, /*refresh=*/true, deadline);
+    if (!fresh.ok() || *fresh == *remembered) return result;
+    return run(*fresh);
+  }
+
+ private:
+  absl::StatusOr<Facts> FactsFor(const TableRef* table, bool refresh, const Deadline& deadline) {
+    Facts facts;
+    bool known_limits = false;
+    bool known_table = table == nullptr;
+    if (!refresh) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      known_limits = limits_.has_value();
+      if (known_limits) facts.limits = *limits_;
+      if (table != nullptr) {
+        if (const auto found = row_types_.find(table->name); found != row_types_.end()) {
+          known_table = true;
+          std::tie(facts.dim, facts.dtype) = found->second;
+        }
+      }
+    }
+    if (!known_limits) {
+      absl::StatusOr<client::ServerInfo> info = GetServerInfo(deadline);
+      if (!info.ok()) return info.status();
+      // What this client cannot receive, the server need not send.
+      info->limits.max_response_bytes = std::min(info->limits.max_response_bytes, options_.max_receive_bytes);
+      facts.limits = info->limits;
+    }
+    if (!known_table) {
+      absl::StatusOr<client::TableInfo> info = GetTable(*table, deadline);
+      if (!info.ok()) return info.status();
+      facts.dim = info->dim;
+      facts.dtype = info->dtype;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    limits_ = facts.limits;
+    if (table != nullptr) row_types_[table->name] = {facts.dim, facts.dtype};
+    return facts;
+  }
+
+  const ClientOptions options_;
+  client::Sender sender_;
+  std::mutex mutex_;
+  std::optional<ServerLimits> limits_;                          // guarded by mutex_
+  std::map<std::string, std::pair<int64_t, Dtype>> row_types_;  // by table name; guarded by mutex_
+};
+
+EmbeddingClient::EmbeddingClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+EmbeddingClient::~EmbeddingClient() = default;
+
+absl::StatusOr<std::unique_ptr<EmbeddingClient>> EmbeddingClient::Create(const ClientOptions& options) {
+  if (options.address.empty()) return absl::InvalidArgumentError("address is empty, expected HOST:PORT or unix:PATH");
+  if (options.deadline.count() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("deadline is ", options.deadline.count(), " ms, must be > 0"));
+  }
+  if (options.max_receive_bytes < 1 || options.max_receive_bytes > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_receive_bytes is ", options.max_receive_bytes, ", must be in 1..2147483647"));
+  }
+  if (options.max_attempts < 1 || options.max_attempts > 10) {
+    return absl::InvalidArgumentError(absl::StrCat("max_attempts is ", options.max_attempts, ", must be in 1..10"));
+  }
+  return std::unique_ptr<EmbeddingClient>(new EmbeddingClient(std::make_unique<Impl>(options)));
+}
+
+absl::StatusOr<client::LookupResult> EmbeddingClient::Lookup(const client::LookupRequest& request,
+                                                             const CallOptions& call) {
+  if (absl::Status s = client::CheckShape(request.rows); !s.ok()) return s;
+  const Deadline deadline = impl_->DeadlineFor(call);
+  // One row cannot be split, so its size does not matter.
+  const TableRef* table_of_rows = CountOf(request.rows) > 1 ? &request.table : nullptr;
+  return impl_->WithFacts<client::LookupResult>(
+      table_of_rows, deadline, [&](const Facts& facts) -> absl::StatusOr<client::LookupResult> {
+        const Dtype dtype = request.output_dtype == Dtype::kUnspecified ? facts.dtype : request.output_dtype;
+        const int64_t row_bytes = facts.dim * static_cast<int64_t>(client::DtypeSize(dtype));
+        const std::vector<Range> parts = client::SplitLookup(request.rows, row_bytes, facts.limits);
+        client::LookupResult result;
+        const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
+          v1::LookupRequest wire;
+          *wire.mutable_table() = client::ToWire(table);
+          client::RowsToWire(request.rows, parts[i], *wire.mutable_rows());
+          wire.set_output_dtype(client::ToWire(request.output_dtype));
+          v1::LookupResponse response;
+          client::Tensor part;
+          absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::Lookup, wire, deadline, response);
+          if (status.ok()) {
+            status = client::TakeTensor(*response.mutable_embeddings(), parts[i].size(), "embeddings", part);
+          }
+          if (!status.ok()) {
+            return parts.size() == 1 ? status : InPart(status, PartName(BatchName(request.rows), parts[i]));
+          }
+          if (i == 0) {
+            result.embeddings = std::move(part);
+            result.embeddings.data.reserve(parts.size() == 1 ? 0 : CountOf(request.rows) * row_bytes);
+          } else {
+            result.embeddings.data += part.data;
+          }
+          return client::FromWire(response.table());
+        };
+        absl::StatusOr<TableStamp> stamp = client::SendToOneVersion(request.table, parts.size(), send);
+        if (!stamp.ok()) return stamp.status();
+        result.table = *std::move(stamp);
+        const int64_t dim = result.embeddings.shape.back();
+        result.embeddings.shape = client::ShapeOf(request.rows);
+        result.embeddings.shape.push_back(dim);
+        const size_t expected = CountOf(request.rows) * static_cast<size_t>(dim) * DtypeSize(result.embeddings.dtype);
+        if (result.embeddings.data.size() != expected) {
+          return absl::InternalError(
+              absl::StrCat("the parts of one version of table ", result.table.name, " differ in width or dtype"));
+        }
+        return result;
+      });
+}
+
+absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const client::SimilarityRequest& request,
+                                                                     const CallOptions& call) {
+  if (absl::Status s = client::CheckVectors(request.left, "left"); !s.ok()) return s;
+  if (absl::Status s = client::CheckVectors(request.right, "right"); !s.ok()) return s;
+  const size_t n = CountOf(request.left);
+  const size_t m = CountOf(request.right);
+  const bool all_pairs = request.layout == Layout::kAllPairs;
+  if (!all_pairs && n != m) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("left holds ", n, " vectors and right ", m, "; the pairwise layout needs as many on both sides"));
+  }
+  const Deadline deadline = impl_->DeadlineFor(call);
+  return impl_->WithFacts<client::SimilarityResult>(
+      nullptr, deadline, [&](const Facts& facts) -> absl::StatusOr<client::SimilarityResult> {
+        const std::vector<std::pair<Range, Range>> parts =
+            all_pairs ? client::SplitAllPairs(request.left, request.right, facts.limits)
+                      : client::SplitPairwise(request.left, request.right, facts.limits);
+        client::SimilarityResult result;
+        result.shape.push_back(static_cast<int64_t>(n));
+        if (all_pairs) result.shape.push_back(static_cast<int64_t>(m));
+        result.scores.resize(all_pairs ? n * m : n);
+        const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
+          const auto& [left, right] = parts[i];
+          v1::SimilarityRequest wire;
+          *wire.mutable_table() = client::ToWire(table);
+          client::VectorsToWire(request.left, left, *wire.mutable_left());
+          client::VectorsToWire(request.right, right, *wire.mutable_right());
+          wire.set_layout(client::ToWire(request.layout));
+          wire.set_metric(client::ToWire(request.metric));
+          v1::SimilarityResponse response;
+          absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::Similarity, wire, deadline, response);
+          const size_t width = all_pairs ? right.size() : 1;
+          std::vector<float> scores(left.size() * width);
+          if (status.ok()) status = client::TakeScores(*response.mutable_scores(), scores);
+          if (!status.ok()) {
+            return parts.size() == 1
+                       ? status
+                       : InPart(status, absl::StrCat(PartName("left", left), " and ", PartName("right", right)));
+          }
+          const size_t stride = all_pairs ? m : 1;
+          const size_t column = all_pairs ? right.begin : 0;
+          for (size_t row = 0; row < left.size(); ++row) {
+            std::copy_n(scores.begin() + static_cast<ptrdiff_t>(row * width), width,
+                        result.scores.begin() + static_cast<ptrdiff_t>((left.begin + row) * stride + column));
+          }
+          result.metric = client::FromWire(response.metric());
+          result.higher_is_closer = response.higher_is_closer();
+          return client::FromWire(response.table());
+        };
+        absl::StatusOr<TableStamp> stamp = client::SendToOneVersion(request.table, parts.size(), send);
+        if (!stamp.ok()) return stamp.status();
+        result.table = *std::move(stamp);
+        return result;
+      });
+}
+
+absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour(
+    const client::NearestNeighbourRequest& request, const CallOptions& call) {
+  if (absl::Status s = client::CheckVectors(request.targets, "targets"); !s.ok()) return s;
+  const Deadline deadline = impl_->DeadlineFor(call);
+  int64_t key_bytes = request.return_keys ? kPlannedKeyBytes : 0;
+  const auto run = [&](const Facts& facts) -> absl::StatusOr<client::NearestNeighbourResult> {
+    int64_t neighbour_bytes = kNeighbourBytes + key_bytes;
+    if (request.return_vectors) neighbour_bytes += facts.dim * static_cast<int64_t>(client::DtypeSize(facts.dtype));
+    const int64_t answer_bytes = kQueryEnvelopeBytes + std::max(request.k, 1) * neighbour_bytes;
+    const std::vector<Range> parts = client::SplitQueries(request.targets, answer_bytes, facts.limits);
+    client::NearestNeighbourResult result;
+    result.results.resize(CountOf(request.targets));
+    const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
+      v1::NearestNeighbourRequest wire;
+      *wire.mutable_table() = client::ToWire(table);
+      client::VectorsToWire(request.targets, parts[i], *wire.mutable_targets());
+      wire.set_k(request.k);
+      wire.set_metric(client::ToWire(request.metric));
+      wire.set_include_inputs(request.include_inputs);
+      wire.set_return_keys(request.return_keys);
+      wire.set_return_vectors(request.return_vectors);
+      v1::NearestNeighbourResponse response;
+      absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::NearestNeighbour, wire, deadline, response);
+      if (status.ok()) {
+        status = client::TakeNeighbours(response, request,
+                                        std::span(result.results).subspan(parts[i].begin, parts[i].size()));
+      }
+      if (!status.ok()) return parts.size() == 1 ? status : InPart(status, PartName("targets", parts[i]));
+      result.metric = client::FromWire(response.metric());
+      result.higher_is_closer = response.higher_is_closer();
+      return client::FromWire(response.table());
+    };
+    absl::StatusOr<TableStamp> stamp = client::SendToOneVersion(request.table, parts.size(), send);
+    if (!stamp.ok()) return stamp.status();
+    result.table = *std::move(stamp);
+    return result;
+  };
+  const TableRef* table = request.return_vectors ? &request.table : nullptr;
+  absl::StatusOr<client::NearestNeighbourResult> result =
+      impl_->WithFacts<client::NearestNeighbourResult>(table, deadline, run);
+  if (!request.return_keys || !IsOverLimit(result.status()) || CountOf(request.targets) < 2) return result;
+  key_bytes *= 16;
+  return impl_->WithFacts<client::NearestNeighbourResult>(table, deadline, run);
+}
+
+absl::StatusOr<client::TableInfo> EmbeddingClient::GetTable(const TableRef& table, const CallOptions& call) {
+  return impl_->GetTable(table, impl_->DeadlineFor(call));
+}
+
+absl::StatusOr<std::vector<client::TableInfo>> EmbeddingClient::ListTables(const CallOptions& call) {
+  v1::ListTablesResponse response;
+  if (absl::Status s =
+          impl_->Send(&v1::TableService::Stub::ListTables, v1::ListTablesRequest(), impl_->DeadlineFor(call), response);
+      !s.ok()) {
+    return s;
+  }
+  std::vector<client::TableInfo> tables;
+  for (const v1::TableInfo& info : response.tables()) tables.push_back(client::FromWire(info));
+  return tables;
+}
+
+absl::StatusOr<client::ServerInfo> EmbeddingClient::GetServerInfo(const CallOptions& call) {
+  return impl_->GetServerInfo(impl_->DeadlineFor(call));
+}
+
+absl::StatusOr<client::ResolveKeysResult> EmbeddingClient::ResolveKeys(const client::ResolveKeysRequest& request,
+                                                                       const CallOptions& call) {
+  const Deadline deadline = impl_->DeadlineFor(call);
+  return impl_->WithFacts<client::ResolveKeysResult>(
+      nullptr, deadline, [&](const Facts& facts) -> absl::StatusOr<client::ResolveKeysResult> {
+        const bool is_prefix = std::holds_alternative<client::KeyPrefix>(request.query);
+        const std::vector<Range> parts = client::SplitResolve(request.query, facts.limits);
+        client::ResolveKeysResult result;
+        const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
+          v1::ResolveKeysRequest wire;
+          *wire.mutable_table() = client::ToWire(table);
+          client::QueryToWire(request.query, parts[i], wire);
+          v1::ResolveKeysResponse response;
+          absl::Status status = impl_->Send(&v1::TableService::Stub::ResolveKeys, wire, deadline, response);
+          if (status.ok())
+            status = client::CheckResolved(response, is_prefix ? std::nullopt : std::optional(parts[i].size()));
+          if (!status.ok())
+            return parts.size() == 1 ? status : InPart(status, PartName(BatchName(request.query), parts[i]));
+          if (i == 0) result = {};
+          result.ids.insert(result.ids.end(), response.ids().begin(), response.ids().end());
+          result.keys.insert(result.keys.end(), response.keys().begin(), response.keys().end());
+          return client::FromWire(response.table());
+        };
+        absl::StatusOr<TableStamp> stamp = client::SendToOneVersion(request.table, parts.size(), send);
+        if (!stamp.ok()) return stamp.status();
+        result.table = *std::move(stamp);
+        return result;
+      });
+}
+
+}  // namespace embedding

@@ -1,0 +1,69 @@
+// The client library: rows, scores and neighbours of an embedding server, by blocking calls.
+//
+//   auto client = embedding::EmbeddingClient::Create({.address = "127.0.0.1:50051"});
+//   auto rows = (*client)->Lookup({.rows = embedding::client::Ids{{5, 7}, {}}});
+//
+// - Every call has a deadline, which covers all its parts and attempts.
+// - A batch over the server's published limits is sent in parts, one after the other, and joined in order. All parts
+//   bear one stamp: if the table changes in between, the call starts over, and ends ABORTED if that happens again and
+//   again.
+// - A request that ends UNAVAILABLE, or that the server pushed back (grpc-retry-pushback-ms), is sent again after a
+//   growing, jittered pause, as often as ClientOptions says, while the deadline lasts and not too many calls fail.
+// - Errors are the server's: code, message and details (absl::Status payload, type google.rpc.ErrorInfo and
+// BadRequest).
+//   In a batch that was split, positions in a message count from the start of the part, which the message then names.
+//   Of the client's own making: UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED, INTERNAL for an answer that breaks the
+//   contract, INVALID_ARGUMENT for a request that cannot be split because its sizes contradict each other.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "client/client_options.h"
+#include "client/types.h"
+
+namespace embedding {
+
+// Thread-safe; calls from several threads share one connection.
+class EmbeddingClient {
+ public:
+  // Connects on first use. INVALID_ARGUMENT names an option that is out of its range.
+  static absl::StatusOr<std::unique_ptr<EmbeddingClient>> Create(const ClientOptions& options);
+  ~EmbeddingClient();
+
+  EmbeddingClient(const EmbeddingClient&) = delete;
+  EmbeddingClient& operator=(const EmbeddingClient&) = delete;
+
+  // The rows of the ids or keys. OUT_OF_RANGE: an id >= V, or a value that does not fit output_dtype; NOT_FOUND: table,
+  // version or key; FAILED_PRECONDITION: keys asked of a table without keys.
+  absl::StatusOr<client::LookupResult> Lookup(const client::LookupRequest& request,
+                                              const client::CallOptions& call = {});
+
+  // The scores of pairs of vectors. Errors as Lookup; FAILED_PRECONDITION also for a row that holds NaN or infinity.
+  absl::StatusOr<client::SimilarityResult> Similarity(const client::SimilarityRequest& request,
+                                                      const client::CallOptions& call = {});
+
+  // The k closest rows of each target, exactly. Errors as Similarity.
+  absl::StatusOr<client::NearestNeighbourResult> NearestNeighbour(const client::NearestNeighbourRequest& request,
+                                                                  const client::CallOptions& call = {});
+
+  // NOT_FOUND: no such table or version.
+  absl::StatusOr<client::TableInfo> GetTable(const client::TableRef& table, const client::CallOptions& call = {});
+
+  // Every table, by name.
+  absl::StatusOr<std::vector<client::TableInfo>> ListTables(const client::CallOptions& call = {});
+
+  // Asks the server each time; the limits that splitting goes by are asked for once.
+  absl::StatusOr<client::ServerInfo> GetServerInfo(const client::CallOptions& call = {});
+
+  // Keys to ids, ids to keys, or the keys with a prefix. NOT_FOUND: a key; OUT_OF_RANGE: an id.
+  absl::StatusOr<client::ResolveKeysResult> ResolveKeys(const client::ResolveKeysRequest& request,
+                                                        const client::CallOptions& call = {});
+
+ private:
+  class Impl;
+  explicit EmbeddingClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace embedding

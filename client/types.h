@@ -1,0 +1,194 @@
+// What the client's calls take and give: plain values, no view into anything.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace embedding::client {
+
+// Element types of a table's rows. Numbers are those of the wire.
+enum class Dtype { kUnspecified = 0, kF32 = 1, kF16 = 2, kBF16 = 3, kF64 = 4 };
+
+// How close two vectors are. Cosine (0 for a zero vector) and dot: higher is closer; euclidean, the true distance:
+// lower.
+enum class Metric { kTableDefault = 0, kCosine = 1, kDot = 2, kEuclidean = 3 };
+
+// Which pairs Similarity scores: left[i] with right[i], or every left[i] with every right[j].
+enum class Layout { kPairwise = 1, kAllPairs = 2 };
+
+// "F32", "F16", "BF16", "F64"; "unspecified" for any other value.
+const char* DtypeName(Dtype dtype);
+// "cosine", "dot", "euclidean"; "table default" for any other value.
+const char* MetricName(Metric metric);
+// Bytes of one element; 0 for kUnspecified.
+size_t DtypeSize(Dtype dtype);
+
+// Which table. Empty name: the server's only one. Version 0: the one being served.
+struct TableRef {
+  std::string name;
+  uint64_t version = 0;
+};
+
+// Which table answered. All parts of one answer come from it.
+struct TableStamp {
+  std::string name;
+  uint64_t version = 0;
+  std::string fingerprint;  // equal for replicas that serve equal tables
+
+  friend bool operator==(const TableStamp&, const TableStamp&) = default;
+};
+
+// Rows by position, 0 <= id < V. shape: sizes whose product is the count; empty means [n]. More than one dimension only
+// in Lookup.
+struct Ids {
+  std::vector<int64_t> values;
+  std::vector<int64_t> shape;
+};
+
+// Rows by the table's own strings (UTF-8, compared byte by byte). shape: as in Ids.
+struct Keys {
+  std::vector<std::string> values;
+  std::vector<int64_t> shape;
+};
+
+// The caller's own vectors: values [n, dim], row-major; values.size() is a multiple of dim.
+struct Vectors {
+  std::vector<float> values;
+  int64_t dim = 0;
+};
+
+using Rows = std::variant<Ids, Keys>;
+using VectorSource = std::variant<Ids, Keys, Vectors>;
+
+// A dense array as it came over the wire: little-endian, row-major, unpadded.
+struct Tensor {
+  Dtype dtype = Dtype::kUnspecified;
+  std::vector<int64_t> shape;
+  std::string data;
+
+  // The elements, widened exactly. Empty for kF64 and kUnspecified, which no answer holds.
+  std::vector<float> ToFloats() const;
+};
+
+struct CallOptions {
+  std::optional<std::chrono::milliseconds> deadline;  // instead of ClientOptions::deadline; > 0
+};
+
+struct LookupRequest {
+  TableRef table;
+  Rows rows;
+  Dtype output_dtype =
+      Dtype::kUnspecified;  // kUnspecified: as stored, bit for bit; else the stored one, F32, F16 or BF16
+};
+
+struct LookupResult {
+  TableStamp table;
+  Tensor embeddings;  // [shape of the rows..., d], in request order, duplicates kept
+};
+
+struct SimilarityRequest {
+  TableRef table;
+  VectorSource left;   // n vectors
+  VectorSource right;  // m vectors; m = n for kPairwise
+  Layout layout = Layout::kPairwise;
+  Metric metric = Metric::kTableDefault;
+};
+
+struct SimilarityResult {
+  TableStamp table;
+  std::vector<int64_t> shape;             // [n], or [n, m] for kAllPairs
+  std::vector<float> scores;              // row-major
+  Metric metric = Metric::kTableDefault;  // the one used
+  bool higher_is_closer = true;
+};
+
+struct NearestNeighbourRequest {
+  TableRef table;
+  VectorSource targets;  // one query each
+  int32_t k = 10;        // neighbours of each query, 1..ServerLimits::max_k
+  Metric metric = Metric::kTableDefault;
+  bool include_inputs = false;  // false: a query that is a row leaves that row out
+  bool return_keys = false;     // fill Neighbours::keys; needs a table with keys
+  bool return_vectors = false;  // fill Neighbours::vectors
+};
+
+// The rows closest to one query: closest first, equal scores by lower id. ids[j], scores[j], keys[j] and row j of
+// vectors belong together. At most k; fewer only when the table holds fewer eligible rows.
+struct Neighbours {
+  std::vector<int64_t> ids;
+  std::vector<float> scores;
+  std::vector<std::string> keys;  // only with return_keys; empty for a row without a key
+  Tensor vectors;                 // only with return_vectors: [found, d], as stored
+};
+
+struct NearestNeighbourResult {
+  TableStamp table;
+  std::vector<Neighbours> results;        // one for each query, in query order
+  Metric metric = Metric::kTableDefault;  // the one used
+  bool higher_is_closer = true;
+};
+
+struct TableInfo {
+  std::string name;
+  uint64_t serving_version = 0;
+  int64_t rows = 0;                          // V
+  int64_t dim = 0;                           // d
+  int64_t parameters = 0;                    // V * d
+  Dtype dtype = Dtype::kUnspecified;         // in memory
+  Dtype source_dtype = Dtype::kUnspecified;  // in the file
+  int64_t bytes = 0;                         // of the rows in memory
+  Metric metric = Metric::kTableDefault;     // what kTableDefault means for this table
+  bool has_keys = false;
+  std::string fingerprint;
+  std::string format;       // of the file: safetensors, npy, fbin or raw
+  double load_seconds = 0;  // from open to ready
+  std::chrono::system_clock::time_point loaded_at;
+  int64_t zero_rows = 0;        // whose elements are all 0
+  int64_t non_finite_rows = 0;  // that hold NaN or infinity
+};
+
+// Limits of one request. The client splits what would pass them; k, max_k, stays the caller's.
+struct ServerLimits {
+  int64_t max_ids = 0;
+  int64_t max_queries = 0;
+  int64_t max_k = 0;
+  int64_t max_pairs = 0;
+  int64_t max_request_bytes = 0;
+  int64_t max_response_bytes = 0;
+  std::chrono::milliseconds max_deadline{0};
+
+  friend bool operator==(const ServerLimits&, const ServerLimits&) = default;
+};
+
+struct ServerInfo {
+  std::string version;
+  std::string revision;     // commit of its source
+  std::string simd_target;  // such as "AVX2"
+  std::chrono::milliseconds uptime{0};
+  ServerLimits limits;
+};
+
+// Keys that start with some bytes.
+struct KeyPrefix {
+  std::string prefix;  // empty: every key
+  int32_t limit = 0;   // 1..10,000; 0 means 10
+};
+
+struct ResolveKeysRequest {
+  TableRef table;
+  std::variant<Ids, Keys, KeyPrefix> query;
+};
+
+// ids[i] and keys[i] belong together; the key of a row without one is empty.
+struct ResolveKeysResult {
+  TableStamp table;
+  std::vector<int64_t> ids;
+  std::vector<std::string> keys;
+};
+
+}  // namespace embedding::client
