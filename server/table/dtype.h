@@ -10,7 +10,8 @@
 
 namespace embedding {
 
-// Element types that a table may have in its file. In memory a table is F32, F16 or BF16: F64 is narrowed while loading.
+// Element types that a table may have in its file. In memory a table is F32, F16 or BF16: F64 is narrowed while
+// loading.
 enum class Dtype : uint8_t { kF32, kF16, kBF16, kF64 };
 
 // "F32", "F16", "BF16", "F64".

@@ -22,17 +22,17 @@ class EmbeddingTable {
   struct Parts {
     std::string name;
     std::string path;
-    int64_t num_rows = 0;                           // V >= 1
-    int64_t dim = 0;                                // d >= 1
-    Dtype dtype = Dtype::kF32;                      // in memory: F32, F16 or BF16
-    Dtype source_dtype = Dtype::kF32;               // in the file
-    TableFormat format = TableFormat::kSafetensors; // as read, never kAuto
+    int64_t num_rows = 0;                            // V >= 1
+    int64_t dim = 0;                                 // d >= 1
+    Dtype dtype = Dtype::kF32;                       // in memory: F32, F16 or BF16
+    Dtype source_dtype = Dtype::kF32;                // in the file
+    TableFormat format = TableFormat::kSafetensors;  // as read, never kAuto
     TableMetric metric = TableMetric::kCosine;
-    std::shared_ptr<const std::byte> rows;          // num_rows * dim elements; the deleter frees the memory
-    std::unique_ptr<const Vocabulary> vocabulary;   // null: no keys
-    std::string fingerprint;                        // 32 lower-case hex digits
+    std::shared_ptr<const std::byte> rows;         // num_rows * dim elements; the deleter frees the memory
+    std::unique_ptr<const Vocabulary> vocabulary;  // null: no keys
+    std::string fingerprint;                       // 32 lower-case hex digits
     int64_t zero_rows = 0;
-    std::vector<int64_t> non_finite_rows;           // ascending
+    std::vector<int64_t> non_finite_rows;  // ascending
     double load_seconds = 0;
   };
 

@@ -21,16 +21,16 @@ absl::string_view TableFormatName(TableFormat format);
 enum class TableMetric : uint8_t { kCosine, kDot, kEuclidean };
 
 struct TableOptions {
-  std::string name;                          // [A-Za-z0-9_.-]{1,64}
-  std::string path;                          // never empty
-  std::string tensor;                        // tensor=: safetensors only; empty: the only 2-D float tensor
-  TableFormat format = TableFormat::kAuto;   // format=
-  std::optional<Dtype> dtype;                // dtype=: raw only
-  int64_t dim = 0;                           // dim=: raw only; 0: not given
-  std::string vocab;                         // vocab=: path, relative ones to the table's folder; empty: no keys
-  bool skip_invalid_keys = false;            // invalid-keys=refuse|skip: rows with keys that are not UTF-8 have no key
-  TableMetric metric = TableMetric::kCosine; // metric=cosine|dot|euclidean
-  bool allow_non_finite = false;             // allow-non-finite=true|false
+  std::string name;                           // [A-Za-z0-9_.-]{1,64}
+  std::string path;                           // never empty
+  std::string tensor;                         // tensor=: safetensors only; empty: the only 2-D float tensor
+  TableFormat format = TableFormat::kAuto;    // format=
+  std::optional<Dtype> dtype;                 // dtype=: raw only
+  int64_t dim = 0;                            // dim=: raw only; 0: not given
+  std::string vocab;                          // vocab=: path, relative ones to the table's folder; empty: no keys
+  bool skip_invalid_keys = false;             // invalid-keys=refuse|skip: rows with keys that are not UTF-8 have no key
+  TableMetric metric = TableMetric::kCosine;  // metric=cosine|dot|euclidean
+  bool allow_non_finite = false;              // allow-non-finite=true|false
 };
 
 // Bounds that hold for every table; flags --max-rows and --max-dim.

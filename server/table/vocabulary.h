@@ -33,10 +33,10 @@ class Vocabulary {
   virtual int64_t rows_without_key() const = 0;
 };
 
-// Reads a .txt vocabulary: line i is the key of row i; lines end with \n or \r\n, the last may lack it. Keys must be valid
-// UTF-8 of 1 to 65,536 bytes, without NUL. expected_rows: V of the table.
-// DATA_LOSS names the path, the line (counted from 1) and the reason: a count of keys other than V, a duplicate key (both
-// lines), an empty key, invalid UTF-8 (unless skip_invalid_keys: then that row has no key).
+// Reads a .txt vocabulary: line i is the key of row i; lines end with \n or \r\n, the last may lack it. Keys must be
+// valid UTF-8 of 1 to 65,536 bytes, without NUL. expected_rows: V of the table. DATA_LOSS names the path, the line
+// (counted from 1) and the reason: a count of keys other than V, a duplicate key (both lines), an empty key, invalid
+// UTF-8 (unless skip_invalid_keys: then that row has no key).
 absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::string& path, int64_t expected_rows,
                                                                      bool skip_invalid_keys);
 

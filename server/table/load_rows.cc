@@ -1,0 +1,210 @@
+#include "server/table/load_rows.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/exec/mutex.h"
+#include "server/table/private_memory.h"
+#include "server/table/row_check.h"
+
+namespace embedding {
+namespace {
+
+// A block is read in pieces that stay in a core's own cache until they are hashed and scanned.
+constexpr size_t kPieceBytes = size_t{256} << 10;
+
+// bytes: count elements of element_size bytes (2, 4 or 8), reversed one by one.
+void SwapBytes(std::byte* bytes, size_t count, size_t element_size) {
+  const auto swap_all = [&](auto zero, auto swap) {
+    for (size_t i = 0; i < count; ++i) {
+      auto value = zero;
+      std::memcpy(&value, bytes + i * sizeof(value), sizeof(value));
+      value = swap(value);
+      std::memcpy(bytes + i * sizeof(value), &value, sizeof(value));
+    }
+  };
+  if (element_size == 2) {
+    swap_all(uint16_t{0}, [](uint16_t v) { return __builtin_bswap16(v); });
+  } else if (element_size == 4) {
+    swap_all(uint32_t{0}, [](uint32_t v) { return __builtin_bswap32(v); });
+  } else {
+    swap_all(uint64_t{0}, [](uint64_t v) { return __builtin_bswap64(v); });
+  }
+}
+
+// One load: its lanes take blocks of kFingerprintBlockBytes of memory from a counter.
+class Loader {
+ public:
+  Loader(const SourceFile& file, const RowLayout& layout, std::byte* rows, const LoadProgress& progress)
+      : file_(file),
+        layout_(layout),
+        dtype_(layout.dtype == Dtype::kF64 ? Dtype::kF32 : layout.dtype),
+        element_bytes_(DtypeSize(dtype_)),
+        row_bytes_(static_cast<size_t>(layout.dim) * element_bytes_),
+        total_bytes_(static_cast<size_t>(layout.num_rows) * row_bytes_),
+        rows_(rows),
+        progress_(progress),
+        digests_((total_bytes_ + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes),
+        check_(ElementTypeOf(dtype_), layout.dim) {}
+
+  void RunLane() {
+    RowCheck check(ElementTypeOf(dtype_), layout_.dim);
+    BlockHasher hasher;
+    std::vector<double> doubles;  // a piece of F64 before it is narrowed
+    for (;;) {
+      const size_t block = next_block_.fetch_add(1, std::memory_order_relaxed);
+      if (block >= digests_.size() || failed_.load(std::memory_order_relaxed)) break;
+      if (!LoadBlock(block, &check, &hasher, &doubles)) break;
+    }
+    MutexLock lock(&mutex_);
+    check_.Merge(check);
+  }
+
+  // After all lanes have ended.
+  absl::StatusOr<LoadedRows> Finish(std::shared_ptr<const std::byte> bytes, bool allow_non_finite) {
+    MutexLock lock(&mutex_);
+    if (!error_.ok()) return error_;
+    if (overflow_.has_value()) {
+      return absl::DataLossError(
+          absl::StrFormat("row %d, column %d is %.9g in F64, beyond the range of F32, to which F64 is narrowed",
+                          overflow_->element / layout_.dim, overflow_->element % layout_.dim, overflow_->value));
+    }
+    CheckRowsAcrossBlocks();
+    if (!allow_non_finite) {
+      if (absl::Status status = check_.RefuseNonFinite(); !status.ok()) return status;
+    }
+    return LoadedRows{.bytes = std::move(bytes),
+                      .dtype = dtype_,
+                      .digests = std::move(digests_),
+                      .zero_rows = check_.zero_rows(),
+                      .non_finite_rows = check_.TakeNonFiniteRows()};
+  }
+
+ private:
+  struct Overflow {
+    int64_t element = 0;  // row * dim + column
+    double value = 0;
+  };
+
+  // False if the file could not be read: there is no point in going on.
+  bool LoadBlock(size_t block, RowCheck* check, BlockHasher* hasher, std::vector<double>* doubles) {
+    const size_t begin = block * kFingerprintBlockBytes;
+    const size_t end = std::min(total_bytes_, begin + kFingerprintBlockBytes);
+    hasher->Reset();
+    size_t next_row = (begin + row_bytes_ - 1) / row_bytes_;  // the first that begins in this block
+    for (size_t at = begin; at < end;) {
+      const size_t piece = std::min(kPieceBytes, end - at);
+      if (absl::Status status = ReadPiece(at, piece, doubles); !status.ok()) {
+        Fail(std::move(status));
+        return false;
+      }
+      hasher->Update(rows_ + at, piece);
+      at += piece;
+      const size_t end_row = at / row_bytes_;
+      if (end_row > next_row) {
+        check->Add(rows_ + next_row * row_bytes_, static_cast<int64_t>(next_row),
+                   static_cast<int64_t>(end_row - next_row));
+        next_row = end_row;
+      }
+    }
+    digests_[block] = hasher->Digest();
+    Report(end - begin);
+    return true;
+  }
+
+  // Fills memory bytes [at, at + size). Pieces begin and end between elements: every size here is a multiple of 8 but
+  // the last.
+  absl::Status ReadPiece(size_t at, size_t size, std::vector<double>* doubles) {
+    const size_t count = size / element_bytes_;
+    const size_t file_element_bytes = DtypeSize(layout_.dtype);
+    const uint64_t offset = layout_.offset + at / element_bytes_ * file_element_bytes;
+    std::byte* to = rows_ + at;
+    if (layout_.dtype == Dtype::kF64) {
+      doubles->resize(count);
+      to = reinterpret_cast<std::byte*>(doubles->data());
+    }
+    if (absl::Status status = file_.ReadAt(offset, count * file_element_bytes, to); !status.ok()) return status;
+    if (layout_.big_endian) SwapBytes(to, count, file_element_bytes);
+    if (layout_.dtype == Dtype::kF64) {
+      const size_t first = NarrowF64ToF32(doubles->data(), count, reinterpret_cast<float*>(rows_ + at));
+      if (first < count) NoteOverflow(static_cast<int64_t>(at / element_bytes_ + first), (*doubles)[first]);
+    }
+    return absl::OkStatus();
+  }
+
+  // Rows that begin in one block and end in another were nobody's so far.
+  void CheckRowsAcrossBlocks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    size_t last_checked = SIZE_MAX;
+    for (size_t boundary = kFingerprintBlockBytes; boundary < total_bytes_; boundary += kFingerprintBlockBytes) {
+      const size_t row = boundary / row_bytes_;
+      if (row * row_bytes_ == boundary || row == last_checked) continue;
+      check_.Add(rows_ + row * row_bytes_, static_cast<int64_t>(row), 1);
+      last_checked = row;
+    }
+  }
+
+  void Fail(absl::Status status) {
+    failed_.store(true, std::memory_order_relaxed);
+    MutexLock lock(&mutex_);
+    if (error_.ok()) error_ = std::move(status);
+  }
+
+  // The lowest wins, so that the message does not depend on which lane was first.
+  void NoteOverflow(int64_t element, double value) {
+    MutexLock lock(&mutex_);
+    if (!overflow_.has_value() || element < overflow_->element) overflow_ = Overflow{element, value};
+  }
+
+  void Report(size_t bytes) {
+    MutexLock lock(&mutex_);
+    done_bytes_ += static_cast<int64_t>(bytes);
+    if (progress_) progress_(done_bytes_, static_cast<int64_t>(total_bytes_));
+  }
+
+  const SourceFile& file_;
+  const RowLayout layout_;
+  const Dtype dtype_;  // in memory
+  const size_t element_bytes_;
+  const size_t row_bytes_;
+  const size_t total_bytes_;
+  std::byte* const rows_;
+  const LoadProgress& progress_;
+  std::vector<BlockDigest> digests_;  // each written by the lane that took the block
+  std::atomic<size_t> next_block_{0};
+  std::atomic<bool> failed_{false};
+  Mutex mutex_;
+  RowCheck check_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Overflow> overflow_ ABSL_GUARDED_BY(mutex_);
+  int64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& layout, bool allow_non_finite,
+                                    WorkerPool& pool, const LoadProgress& progress) {
+  assert(layout.num_rows >= 1 && layout.dim >= 1);
+  uint64_t file_bytes = 0;
+  if (!RowBytesInFile(static_cast<uint64_t>(layout.num_rows), static_cast<uint64_t>(layout.dim), layout.dtype,
+                      &file_bytes) ||
+      layout.offset > file.size() || file_bytes > file.size() - layout.offset) {
+    return absl::DataLossError(absl::StrCat("file ends at byte ", file.size(), ", its rows begin at byte ",
+                                            layout.offset, " and need ", file_bytes));
+  }
+  const uint64_t memory_bytes = layout.dtype == Dtype::kF64 ? file_bytes / 2 : file_bytes;
+  absl::StatusOr<std::shared_ptr<std::byte>> memory = AllocatePrivate(memory_bytes);
+  if (!memory.ok()) return memory.status();
+  Loader loader(file, layout, memory->get(), progress);
+  const uint64_t blocks = (memory_bytes + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes;
+  const int lanes = static_cast<int>(std::min<uint64_t>(blocks, static_cast<uint64_t>(pool.num_threads())));
+  pool.RunAndWait(lanes, [&](int) { loader.RunLane(); });
+  return loader.Finish(*std::move(memory), allow_non_finite);
+}
+
+}  // namespace embedding

@@ -1,0 +1,190 @@
+#include "server/table/load_table.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/table/load_rows.h"
+#include "server/table/npy.h"
+#include "server/table/quote.h"
+#include "server/table/raw.h"
+#include "server/table/safetensors.h"
+#include "server/table/sniff.h"
+#include "server/table/source_file.h"
+#include "server/table/vecs.h"
+
+namespace embedding {
+namespace {
+
+using absl::string_view;
+
+TableFormat FormatOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kSafetensors:
+      return TableFormat::kSafetensors;
+    case FileKind::kNpy:
+      return TableFormat::kNpy;
+    case FileKind::kFbin:
+      return TableFormat::kFbin;
+    default:
+      return TableFormat::kAuto;
+  }
+}
+
+TableFormat FormatOfExtension(string_view path) {
+  if (absl::EndsWithIgnoreCase(path, ".safetensors")) return TableFormat::kSafetensors;
+  if (absl::EndsWithIgnoreCase(path, ".npy")) return TableFormat::kNpy;
+  if (absl::EndsWithIgnoreCase(path, ".fbin")) return TableFormat::kFbin;
+  if (absl::EndsWithIgnoreCase(path, ".raw")) return TableFormat::kRaw;
+  return TableFormat::kAuto;
+}
+
+// The format to read: by the file's magic, then by its extension, then raw if only raw could need the options given. A
+// file that is something else than was asked for is named as what it is.
+absl::StatusOr<TableFormat> DecideFormat(const TableOptions& options, const Sniffed& sniffed, uint64_t file_size) {
+  const bool says_raw = options.dtype.has_value() && options.dim > 0;
+  TableFormat wanted = options.format != TableFormat::kAuto ? options.format : FormatOfExtension(options.path);
+  const TableFormat found = FormatOf(sniffed.kind);
+  if (options.format == TableFormat::kAuto) {
+    if (found != TableFormat::kAuto) {
+      wanted = found;
+    } else if (wanted == TableFormat::kAuto && says_raw) {
+      wanted = TableFormat::kRaw;
+    }
+  }
+  if (found != TableFormat::kAuto && found != wanted) {
+    return absl::DataLossError(absl::StrCat("format=", TableFormatName(wanted), " was asked for, but the file is ",
+                                            Description(sniffed.kind)));
+  }
+  // Raw files may begin with any bytes, so a short magic says nothing about them.
+  if (found == TableFormat::kAuto && sniffed.kind != FileKind::kUnknown &&
+      (sniffed.certain || wanted != TableFormat::kRaw)) {
+    return absl::DataLossError(absl::StrCat(
+        "file is ", Description(sniffed.kind),
+        options.format == TableFormat::kAuto ? ""
+                                             : absl::StrCat(" (format=", TableFormatName(wanted), " was asked for)")));
+  }
+  if (wanted == TableFormat::kAuto && file_size == 0) return absl::DataLossError("file ends at byte 0: it is empty");
+  if (wanted == TableFormat::kAuto) {
+    return absl::DataLossError(absl::StrCat(
+        "format not recognised by the first bytes or the extension; give format=safetensors, npy, fbin, or raw with "
+        "dtype= and dim= (the file has ",
+        file_size, " bytes)"));
+  }
+  return wanted;
+}
+
+// Options that ParseTableOptions had to let through while the format was open.
+absl::Status CheckOptions(const TableOptions& options, TableFormat format) {
+  const string_view name = TableFormatName(format);
+  if (format != TableFormat::kRaw && options.dtype.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("dtype= is for format=raw, the file is read as ", name));
+  }
+  if (format != TableFormat::kRaw && options.dim != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("dim= is for format=raw, the file is read as ", name));
+  }
+  if (format != TableFormat::kSafetensors && !options.tensor.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor= is for format=safetensors, the file is read as ", name));
+  }
+  return absl::OkStatus();
+}
+
+// The first `count` bytes, or all if there are fewer.
+absl::StatusOr<std::string> ReadHead(const SourceFile& file, uint64_t count) {
+  std::string head(std::min(count, file.size()), '\0');
+  if (absl::Status status = file.ReadAt(0, head.size(), head.data()); !status.ok()) return status;
+  return head;
+}
+
+absl::StatusOr<RowLayout> ReadSafetensorsLayout(const SourceFile& file, string_view head, string_view tensor,
+                                                const TableLimits& limits) {
+  absl::StatusOr<uint64_t> length = SafetensorsHeaderBytes(head, file.size());
+  if (!length.ok()) return length.status();
+  std::string header(*length, '\0');
+  if (absl::Status status = file.ReadAt(kSafetensorsLengthBytes, header.size(), header.data()); !status.ok())
+    return status;
+  absl::StatusOr<std::vector<SafetensorsTensor>> tensors = ParseSafetensorsHeader(std::move(header), file.size());
+  if (!tensors.ok()) return tensors.status();
+  return SelectTable(*tensors, tensor, limits);
+}
+
+absl::StatusOr<RowLayout> ReadLayout(const SourceFile& file, string_view head, TableFormat format,
+                                     const TableOptions& options, const TableLimits& limits) {
+  switch (format) {
+    case TableFormat::kSafetensors:
+      return ReadSafetensorsLayout(file, head, options.tensor, limits);
+    case TableFormat::kNpy: {
+      absl::StatusOr<std::string> whole_head = ReadHead(file, kNpyHeadBytes);
+      if (!whole_head.ok()) return whole_head.status();
+      return ParseNpy(*whole_head, file.size(), limits);
+    }
+    case TableFormat::kFbin:
+      return ParseFbin(head, file.size(), limits);
+    case TableFormat::kRaw:
+    case TableFormat::kAuto:
+      break;
+  }
+  return ParseRaw(options.dtype, options.dim, file.size(), limits);
+}
+
+std::string VocabularyPath(const TableOptions& options) {
+  const size_t slash = options.path.rfind('/');
+  if (options.vocab[0] == '/' || slash == std::string::npos) return options.vocab;
+  return options.path.substr(0, slash + 1) + options.vocab;
+}
+
+absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, const TableLimits& limits,
+                                                WorkerPool& pool, const LoadProgress& progress) {
+  const auto with_path = [&](const absl::Status& status) { return WithPath(options.path, status); };
+  absl::StatusOr<SourceFile> file = SourceFile::Open(options.path);
+  if (!file.ok()) return with_path(file.status());
+  absl::StatusOr<std::string> head = ReadHead(*file, kSniffBytes);
+  if (!head.ok()) return with_path(head.status());
+  absl::StatusOr<TableFormat> format = DecideFormat(options, SniffFile(*head, file->size()), file->size());
+  if (!format.ok()) return with_path(format.status());
+  if (absl::Status status = CheckOptions(options, *format); !status.ok()) return with_path(status);
+  absl::StatusOr<RowLayout> layout = ReadLayout(*file, *head, *format, options, limits);
+  if (!layout.ok()) return with_path(layout.status());
+
+  EmbeddingTable::Parts parts;
+  parts.name = options.name;
+  parts.path = options.path;
+  parts.num_rows = layout->num_rows;
+  parts.dim = layout->dim;
+  parts.source_dtype = layout->dtype;
+  parts.format = *format;
+  parts.metric = options.metric;
+  // Before the rows: it is read in less time, and it is what is wrong more often.
+  if (!options.vocab.empty()) {
+    absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
+        LoadTextVocabulary(VocabularyPath(options), layout->num_rows, options.skip_invalid_keys);
+    if (!vocabulary.ok()) return vocabulary.status();
+    parts.vocabulary = *std::move(vocabulary);
+  }
+  absl::StatusOr<LoadedRows> rows = LoadRows(*file, *layout, options.allow_non_finite, pool, progress);
+  // A file that changed explains any other error.
+  if (absl::Status status = file->CheckUnchanged(); !status.ok()) return with_path(status);
+  if (!rows.ok()) return with_path(rows.status());
+  parts.dtype = rows->dtype;
+  parts.rows = std::move(rows->bytes);
+  parts.zero_rows = rows->zero_rows;
+  parts.non_finite_rows = std::move(rows->non_finite_rows);
+  parts.fingerprint = Fingerprint(parts.dtype, parts.num_rows, parts.dim, rows->digests, parts.vocabulary.get());
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadTable(const TableOptions& options, const TableLimits& limits,
+                                                          WorkerPool& pool, const LoadProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<EmbeddingTable::Parts> parts = LoadParts(options, limits, pool, progress);
+  if (!parts.ok()) return parts.status();
+  parts->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return std::make_unique<EmbeddingTable>(*std::move(parts));
+}
+
+}  // namespace embedding

@@ -1,0 +1,133 @@
+#include "server/table/sniff.h"
+
+#include <cstddef>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/table/safetensors.h"
+#include "server/table/vecs.h"
+
+namespace embedding {
+namespace {
+
+using absl::string_view;
+
+unsigned ByteAt(string_view head, size_t i) { return i < head.size() ? static_cast<unsigned char>(head[i]) : 256u; }
+
+string_view WithoutLeadingSpace(string_view text) {
+  if (absl::StartsWith(text, "\xEF\xBB\xBF")) text.remove_prefix(3);
+  while (!text.empty() && (text[0] == ' ' || text[0] == '\t' || text[0] == '\r' || text[0] == '\n')) {
+    text.remove_prefix(1);
+  }
+  return text;
+}
+
+// A length that a header may have, then the beginning of a JSON object with a key or of an empty one. The length may
+// pass the end of the file: then the file was cut short, and its reader says so.
+bool LooksLikeSafetensors(string_view head) {
+  if (head.size() < kSafetensorsLengthBytes + 2) return false;
+  uint64_t length = 0;
+  std::memcpy(&length, head.data(), sizeof(length));
+  if (length < 2 || length > kMaxSafetensorsHeaderBytes) return false;
+  const string_view json = WithoutLeadingSpace(head.substr(kSafetensorsLengthBytes));
+  if (json.empty() || json[0] != '{') return false;
+  const string_view rest = WithoutLeadingSpace(json.substr(1));
+  return rest.empty() || rest[0] == '"' || rest[0] == '}';
+}
+
+// The archive's first entry tells who wrote it: numpy.savez stores "name.npy", torch.save "folder/data.pkl".
+FileKind KindOfZip(string_view head) {
+  constexpr size_t kNameLengthAt = 26;  // APPNOTE.TXT 4.3.7, local file header
+  constexpr size_t kNameAt = 30;
+  if (head.size() < kNameAt) return FileKind::kZip;
+  const size_t length = ByteAt(head, kNameLengthAt) | ByteAt(head, kNameLengthAt + 1) << 8;
+  const string_view name = head.substr(kNameAt, length);
+  if (absl::EndsWith(name, ".npy")) return FileKind::kNpz;
+  if (absl::EndsWith(name, "/data.pkl")) return FileKind::kTorchZip;
+  return FileKind::kZip;
+}
+
+// PROTO with 2..5, then what begins a pickle in practice: a frame from protocol 4 on; before it an empty container, a
+// global, a mark or (as old torch.save does) a long number.
+bool LooksLikePickle(string_view head) {
+  if (ByteAt(head, 0) != 0x80) return false;
+  const unsigned protocol = ByteAt(head, 1);
+  const unsigned opcode = ByteAt(head, 2);
+  if (protocol == 4 || protocol == 5) return opcode == 0x95;
+  return (protocol == 2 || protocol == 3) &&
+         (opcode == ']' || opcode == '}' || opcode == ')' || opcode == 'c' || opcode == '(' || opcode == 0x8A);
+}
+
+}  // namespace
+
+Sniffed SniffFile(string_view head, uint64_t file_size) {
+  if (absl::StartsWith(head, "version https://git-lfs.") ||
+      absl::StartsWith(head, "version https://hawser.github.com")) {
+    return {FileKind::kGitLfsPointer, true};
+  }
+  const string_view text = WithoutLeadingSpace(head);
+  if (absl::StartsWithIgnoreCase(text, "<!doctype html") || absl::StartsWithIgnoreCase(text, "<html")) {
+    return {FileKind::kHtml, true};
+  }
+  if (absl::StartsWith(text, "<?xml ")) return {FileKind::kXml, true};
+  if (absl::StartsWith(head, "\x93NUMPY")) return {FileKind::kNpy, true};
+  if (LooksLikeSafetensors(head)) return {FileKind::kSafetensors, true};
+  if (absl::StartsWith(head, "\x89HDF\r\n\x1a\n")) return {FileKind::kHdf5, true};
+  // Before the short magics: the size of a good .fbin agrees with its first 8 bytes, which chance does not do.
+  if (FbinSizeAgrees(head, file_size)) return {FileKind::kFbin, true};
+  if (absl::StartsWith(head, "GGUF")) {
+    const unsigned version = ByteAt(head, 4);
+    return {FileKind::kGguf, version >= 1 && version <= 9 && ByteAt(head, 5) == 0 && ByteAt(head, 6) == 0};
+  }
+  if (absl::StartsWith(head, "PK\x03\x04")) {
+    const FileKind kind = KindOfZip(head);
+    return {kind, kind != FileKind::kZip};
+  }
+  if (absl::StartsWith(head, "PK\x05\x06")) return {FileKind::kZip, false};
+  if (absl::StartsWith(head, "PAR1")) return {FileKind::kParquet, false};
+  if (absl::StartsWith(head, "\x1f\x8b\x08")) return {FileKind::kGzip, false};
+  if (LooksLikePickle(head)) return {FileKind::kPickle, false};
+  if (LooksLikeFvecs(head, file_size)) return {FileKind::kFvecs, false};
+  return {};
+}
+
+string_view Description(FileKind kind) {
+  switch (kind) {
+    case FileKind::kUnknown:
+      return "of no known format";
+    case FileKind::kSafetensors:
+      return "a safetensors file";
+    case FileKind::kNpy:
+      return "a NumPy .npy file";
+    case FileKind::kFbin:
+      return "an .fbin file";
+    case FileKind::kGitLfsPointer:
+      return "a git-lfs pointer, not the table itself: fetch it with git lfs pull";
+    case FileKind::kHtml:
+      return "an HTML page, not a table: the download gave an error or a login page";
+    case FileKind::kXml:
+      return "an XML document, not a table: the download gave an error message";
+    case FileKind::kGzip:
+      return "gzip-compressed: decompress it with gunzip first";
+    case FileKind::kZip:
+      return "a zip archive: extract the table from it first";
+    case FileKind::kNpz:
+      return "a NumPy .npz archive (zip): extract one .npy from it first";
+    case FileKind::kTorchZip:
+      return "a PyTorch checkpoint (zip with a pickle), which is never executed: save the table as safetensors";
+    case FileKind::kPickle:
+      return "a Python pickle, which is never executed: save the table as safetensors";
+    case FileKind::kGguf:
+      return "a GGUF model: save the table as safetensors";
+    case FileKind::kHdf5:
+      return "an HDF5 file: save the table as safetensors";
+    case FileKind::kParquet:
+      return "a Parquet file: save the table as safetensors";
+    case FileKind::kFvecs:
+      return "an .fvecs file (each row begins with its width): convert it to .fbin or .npy";
+  }
+  return "";
+}
+
+}  // namespace embedding
