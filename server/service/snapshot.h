@@ -41,8 +41,8 @@ class TableRegistry {
   void BeginShutdown();
 
   // The table of a name, version 0 = the serving one. Errors, with details: INVALID_ARGUMENT (empty name with several
-  // tables: lists them, at most 10; malformed name), NOT_FOUND (TABLE_NOT_FOUND, VERSION_NOT_FOUND), UNAVAILABLE (LOADING:
-  // "no table loaded yet" or the table that is not; SHUTTING_DOWN: "server is shutting down").
+  // tables: lists them, at most 10; malformed name), NOT_FOUND (TABLE_NOT_FOUND, VERSION_NOT_FOUND), UNAVAILABLE
+  // (LOADING: "no table loaded yet" or the table that is not; SHUTTING_DOWN: "server is shutting down").
   absl::StatusOr<SnapshotPtr> Acquire(absl::string_view name, uint64_t version) const;
 
   // All loaded tables by name. UNAVAILABLE as above; LOADING until all are loaded.

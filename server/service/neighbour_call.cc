@@ -1,0 +1,144 @@
+// NearestNeighbour: the index works on the pool, the answer is measured and written once from its results.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "embedding/v1/embedding.pb.h"
+#include "server/search/neighbour_index.h"
+#include "server/service/metric_field.h"
+#include "server/service/operand.h"
+#include "server/service/reply_writer.h"
+#include "server/service/request_errors.h"
+#include "server/service/search_call.h"
+
+namespace embedding {
+namespace {
+
+class NeighbourCall final : public SearchCall {
+ public:
+  NeighbourCall(const ServiceContext& context, CallPtr call)
+      : SearchCall(context, Rpc::kNearestNeighbour, std::move(call)),
+        request_(*google::protobuf::Arena::CreateMessage<v1::NearestNeighbourRequest>(arena())) {}
+
+ private:
+  absl::Status Prepare() override {
+    if (absl::Status status = Parse(&request_); !status.ok()) return status;
+    if (absl::Status status = CheckRequest(); !status.ok()) return status;
+    absl::StatusOr<SnapshotPtr> snapshot =
+        context().registry->Acquire(request_.table().name(), request_.table().version());
+    if (!snapshot.ok()) return snapshot.status();
+    snapshot_ = *std::move(snapshot);
+    const EmbeddingTable& table = *snapshot_->table;
+    metric_ = MetricOrDefault(request_.metric(), *snapshot_);
+    fields_ = {request_.return_keys(), request_.return_vectors(), request_.encoding() == v1::ENCODING_FLOATS};
+    if (fields_.keys && table.vocabulary() == nullptr) return NoKeys(table);
+    if (absl::Status status = targets_.CheckWidth(table); !status.ok()) return status;
+    if (absl::Status status = CheckAnswer(); !status.ok()) return status;
+    const absl::Status status = targets_.Resolve(table);
+    if (status.ok() || targets_.missing() != 0) CountRows(targets_.count(), targets_.missing());
+    if (!status.ok()) return status;
+    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(AnswerBound(targets_.count(), request_.k()));
+    if (!ticket.ok()) return ticket.status();
+    ticket_ = *std::move(ticket);
+    return absl::OkStatus();
+  }
+
+  // What is wrong whatever the table.
+  absl::Status CheckRequest() {
+    if (absl::Status status = CheckEnum("metric", request_.metric(), v1::Metric_descriptor()); !status.ok()) {
+      return status;
+    }
+    if (absl::Status status = CheckEnum("encoding", request_.encoding(), v1::Encoding_descriptor()); !status.ok()) {
+      return status;
+    }
+    const RequestLimits& limits = context().limits;
+    const int64_t k = request_.k();
+    if (k < 1) return InvalidField("k", absl::StrCat("k=", k, ", must be in 1..", limits.max_k));
+    if (k > limits.max_k) {
+      return LimitExceeded("k", absl::StrCat("k=", k), limits.max_k, "--max-k",
+                           absl::StrCat("the largest k that fits is ", limits.max_k));
+    }
+    if (absl::Status status = targets_.Check(request_.targets(), request_.has_targets(), limits, "targets.");
+        !status.ok()) {
+      return status;
+    }
+    if (targets_.count() > limits.max_queries) {
+      return LimitExceeded("targets", absl::StrCat("targets has ", targets_.count(), " queries"), limits.max_queries,
+                           "--max-queries", absl::StrCat("the largest batch that fits is ", limits.max_queries));
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t AnswerBound(int64_t num_queries, int64_t k) const {
+    const int64_t found = std::min(k, snapshot_->table->num_rows());
+    return NeighbourAnswerBound(*snapshot_, metric_, fields_, static_cast<uint64_t>(num_queries),
+                                static_cast<uint64_t>(found));
+  }
+
+  // Before any search, from what each query can find at most; keys are added up when they are known.
+  absl::Status CheckAnswer() const {
+    const uint64_t bound = AnswerBound(targets_.count(), request_.k());
+    if (bound <= static_cast<uint64_t>(context().limits.max_response_bytes)) return absl::OkStatus();
+    return TooLarge(bound, targets_.count());
+  }
+
+  absl::Status TooLarge(uint64_t needed_bytes, int64_t num_queries) const {
+    const int64_t limit = context().limits.max_response_bytes;
+    const int64_t k = request_.k();
+    const int64_t queries = LargestThatFits(num_queries, limit, [&](int64_t n) { return AnswerBound(n, k); });
+    if (queries > 0) {
+      return AnswerTooLarge("targets", needed_bytes, limit,
+                            absl::StrCat("the largest batch that fits is ", queries, " queries with k=", k));
+    }
+    const int64_t fitting_k = LargestThatFits(k, limit, [&](int64_t n) { return AnswerBound(1, n); });
+    return AnswerTooLarge("k", needed_bytes, limit, absl::StrCat("the largest k that fits one query is ", fitting_k));
+  }
+
+  void StartWork() override {
+    if (targets_.count() == 0) {
+      EndWork(WorkOutcome::kComplete);
+      return;
+    }
+    NeighbourQuery query;
+    query.metric = metric_;
+    query.k = request_.k();
+    query.queries = targets_.views();
+    if (!request_.include_inputs()) query.excluded_row = targets_.row_ids();
+    snapshot_->index->Start(std::move(query), *context().pool, StopWithCall(),
+                            [self = SharedFromThis<NeighbourCall>()](NeighbourResult result) {
+                              self->context().metrics->OnSearch(result.stats.rows_scanned, result.stats.rows_rescored,
+                                                                result.stats.fallback_queries);
+                              self->neighbours_ = std::move(result.neighbours);
+                              self->EndWork(result.outcome);
+                            });
+  }
+
+  absl::StatusOr<grpc::ByteBuffer> WriteAnswer() override {
+    const NeighbourAnswer answer(*snapshot_, metric_, fields_, neighbours_);
+    const int64_t limit = context().limits.max_response_bytes;
+    if (answer.size() > static_cast<uint64_t>(limit)) {
+      // Only long keys lead here; how many more would fit depends on which rows are found.
+      return AnswerTooLarge("return_keys", answer.size(), limit, "ask for fewer queries, a smaller k or no keys");
+    }
+    AnswerBuffer buffer(answer.size(), std::move(ticket_));
+    answer.Write(buffer.data());
+    return buffer.TakeBytes();
+  }
+
+  v1::NearestNeighbourRequest& request_;
+  SnapshotPtr snapshot_;
+  Metric metric_ = Metric::kCosine;
+  NeighbourFields fields_;
+  Operand targets_;
+  Admission::Ticket ticket_;
+  std::vector<std::vector<Neighbour>> neighbours_;
+};
+
+}  // namespace
+
+void HandleNearestNeighbour(const ServiceContext& context, CallPtr call) {
+  std::make_shared<NeighbourCall>(context, std::move(call))->Begin();
+}
+
+}  // namespace embedding

@@ -1,0 +1,192 @@
+#include "server/service/operand.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/status_codec.h"
+#include "proto/vector_codec.h"
+#include "server/kernels/kernels.h"
+#include "server/service/request_errors.h"
+
+namespace embedding {
+namespace {
+
+std::optional<ElementType> VectorElementType(v1::Dtype dtype) {
+  switch (dtype) {
+    case v1::DTYPE_F32:
+      return ElementType::kF32;
+    case v1::DTYPE_F16:
+      return ElementType::kF16;
+    case v1::DTYPE_BF16:
+      return ElementType::kBF16;
+    case v1::DTYPE_F64:
+      return ElementType::kF64;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string DtypeText(int number) {
+  return v1::Dtype_IsValid(number) ? v1::Dtype_Name(static_cast<v1::Dtype>(number)) : absl::StrCat(number);
+}
+
+// Element i of an array of any alignment, exactly.
+double ElementAt(ElementType type, const void* data, size_t i) {
+  const auto* const at = static_cast<const std::byte*>(data) + i * ElementSize(type);
+  if (type == ElementType::kF64) {
+    double value = 0;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  float value = 0;
+  WidenToF32(type, at, 1, &value);
+  return value;
+}
+
+// What is wrong with a value, or empty.
+std::string Complaint(double value) {
+  if (std::isnan(value)) return "is NaN, must be finite";
+  if (std::isinf(value)) return value > 0 ? "is Infinity, must be finite" : "is -Infinity, must be finite";
+  if (std::abs(value) > FLT_MAX) return absl::StrFormat("is %.9g, must be within +-%.9g", value, FLT_MAX);
+  return {};
+}
+
+}  // namespace
+
+absl::Status Operand::Check(const v1::VectorSet& set, bool present, const RequestLimits& limits,
+                            absl::string_view prefix) {
+  prefix_ = std::string(prefix);
+  switch (set.vectors_of_case()) {
+    case v1::VectorSet::kRows: {
+      is_rows_ = true;
+      rows_ = SelectionOf(set.rows(), limits.max_ids);
+      absl::Status status = CheckRows(rows_, limits, ShapeRule::kOneDimension, prefix);
+      count_ = rows_.count;
+      return status;
+    }
+    case v1::VectorSet::kVectors:
+      return CheckVectors(set.vectors());
+    case v1::VectorSet::VECTORS_OF_NOT_SET:
+      break;
+  }
+  const absl::string_view name = prefix.substr(0, prefix.size() - 1);
+  return InvalidField(name, absl::StrCat(name, present ? " is empty" : " is unset", ", must hold rows or vectors"));
+}
+
+absl::Status Operand::CheckVectors(const v1::Tensor& tensor) {
+  const std::string name = prefix_ + "vectors";
+  const bool as_values = tensor.values_size() != 0;
+  if (as_values && !tensor.data().empty()) {
+    return InvalidField(name, absl::StrCat(name, " has ", tensor.data().size(), " bytes of data and ",
+                                           tensor.values_size(), " values, must have one of them"));
+  }
+  // Without elements the dtype decides nothing, but a wrong one is still wrong.
+  const bool unset_is_f32 = as_values || tensor.data().empty();
+  const v1::Dtype dtype = unset_is_f32 && tensor.dtype() == v1::DTYPE_UNSPECIFIED ? v1::DTYPE_F32 : tensor.dtype();
+  const std::optional<ElementType> type = VectorElementType(dtype);
+  if (!type || (as_values && dtype != v1::DTYPE_F32)) {
+    return InvalidField(name + ".dtype", absl::StrCat(name, ".dtype=", DtypeText(tensor.dtype()), ", allowed",
+                                                      as_values ? " with values: DTYPE_F32 or unset"
+                                                                : ": DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F64"));
+  }
+  const std::string shape = ShapeText(tensor.shape().data(), tensor.shape_size(), tensor.shape_size());
+  if (tensor.shape_size() != 1 && tensor.shape_size() != 2) {
+    return InvalidField(name + ".shape", absl::StrCat(name, ".shape ", shape, " has ", tensor.shape_size(),
+                                                      " dimensions, must be [n, d] or [d]"));
+  }
+  for (int i = 0; i < tensor.shape_size(); ++i) {
+    if (tensor.shape(i) < 0) {
+      return InvalidField(absl::StrCat(name, ".shape[", i, "]"),
+                          absl::StrCat(name, ".shape[", i, "]=", tensor.shape(i), ", must be >= 0"));
+    }
+  }
+  count_ = tensor.shape_size() == 1 ? 1 : tensor.shape(0);
+  width_ = tensor.shape(tensor.shape_size() - 1);
+  type_ = *type;
+  data_ = as_values ? static_cast<const void*>(tensor.values().data()) : tensor.data().data();
+  int64_t elements = 0, bytes = 0;
+  if (__builtin_mul_overflow(count_, width_, &elements) ||
+      __builtin_mul_overflow(elements, static_cast<int64_t>(ElementSize(type_)), &bytes)) {
+    return InvalidField(name + ".shape",
+                        absl::StrCat(name, ".shape ", shape, " has more bytes than 64 bits can count, ",
+                                     as_values ? absl::StrCat("values has ", tensor.values_size(), " entries")
+                                               : absl::StrCat("data has ", tensor.data().size(), " bytes")));
+  }
+  if (as_values && tensor.values_size() != elements) {
+    return InvalidField(name + ".values", absl::StrCat(name, ".shape ", shape, " needs ", elements,
+                                                       " values, values has ", tensor.values_size()));
+  }
+  if (!as_values && static_cast<int64_t>(tensor.data().size()) != bytes) {
+    return InvalidField(name + ".data", absl::StrCat(name, ".shape ", shape, " of ", DtypeText(dtype), " needs ", bytes,
+                                                     " bytes, data has ", tensor.data().size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Operand::CheckWidth(const EmbeddingTable& table) const {
+  if (is_rows_ || width_ == table.dim()) return absl::OkStatus();
+  return InvalidField(prefix_ + "vectors.shape",
+                      absl::StrCat(prefix_, "vectors has ", width_, " values a row, table \"", table.name(), "\" is ",
+                                   table.dim(), " wide"));
+}
+
+absl::Status Operand::CheckFinite() const {
+  const auto width = static_cast<size_t>(width_);
+  const auto complain = [&](size_t row) -> absl::Status {
+    for (size_t column = 0; column < width; ++column) {
+      const std::string complaint = Complaint(ElementAt(type_, data_, row * width + column));
+      if (complaint.empty()) continue;
+      return InvalidField(absl::StrCat(prefix_, "vectors"),
+                          absl::StrCat(prefix_, "vectors[", row, "][", column, "] ", complaint));
+    }
+    return absl::OkStatus();
+  };
+  const auto rows = static_cast<size_t>(count_);
+  if (type_ == ElementType::kF64) {
+    // The scan knows NaN and infinity only, but here the range ends earlier.
+    for (size_t row = 0; row < rows; ++row) {
+      bool fine = true;
+      for (size_t i = row * width; i < (row + 1) * width; ++i) fine &= std::abs(ElementAt(type_, data_, i)) <= FLT_MAX;
+      if (!fine) return complain(row);
+    }
+    return absl::OkStatus();
+  }
+  std::vector<uint8_t> non_finite(rows);
+  if (ScanRows(type_, data_, rows, width, non_finite.data()).non_finite_rows == 0) return absl::OkStatus();
+  return complain(static_cast<size_t>(std::find(non_finite.begin(), non_finite.end(), 1) - non_finite.begin()));
+}
+
+absl::Status Operand::Resolve(const EmbeddingTable& table) {
+  if (!is_rows_) {
+    if (count_ == 0) return absl::OkStatus();
+    if (absl::Status status = CheckFinite(); !status.ok()) return status;
+    const size_t stride = static_cast<size_t>(width_) * ElementSize(type_);
+    views_.reserve(static_cast<size_t>(count_));
+    for (int64_t i = 0; i < count_; ++i) {
+      views_.push_back({static_cast<const std::byte*>(data_) + static_cast<size_t>(i) * stride, type_});
+    }
+    return absl::OkStatus();
+  }
+  if (absl::Status status = ResolveRows(rows_, table, prefix_, &missing_); !status.ok()) return status;
+  if (!table.non_finite_rows().empty()) {
+    for (int64_t i = 0; i < count_; ++i) {
+      const int64_t id = rows_.ids[static_cast<size_t>(i)];
+      if (table.IsFinite(id)) continue;
+      return ErrorWithDetails(
+          absl::StatusCode::kFailedPrecondition,
+          absl::StrCat(ElementName(rows_, prefix_, i), " is row ", id, " of table \"", table.name(),
+                       "\", which holds NaN or infinity and has no score"),
+          {"NON_FINITE_ROW", {{"table", table.name()}, {"position", absl::StrCat(i)}, {"id", absl::StrCat(id)}}, {}});
+    }
+  }
+  views_.reserve(rows_.ids.size());
+  for (const int64_t id : rows_.ids) views_.push_back({table.row(id), ElementTypeOf(table.dtype())});
+  return absl::OkStatus();
+}
+
+}  // namespace embedding

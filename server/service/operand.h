@@ -1,0 +1,59 @@
+// One side of a Similarity, or the queries of a NearestNeighbour: rows of the table or vectors of the caller's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "embedding/v1/embedding.pb.h"
+#include "server/search/score.h"
+#include "server/service/limits.h"
+#include "server/service/row_selection.h"
+#include "server/table/embedding_table.h"
+
+namespace embedding {
+
+// A VectorSet: n vectors that stay where they are, in the table or in the request's message, which must both outlive
+// it.
+class Operand {
+ public:
+  // Checks all that needs no table and no look at the elements: what is set, limits, dtype, shape, byte count.
+  // prefix: the set's place in the request, "left.", "right." or "targets.".
+  // INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED).
+  absl::Status Check(const v1::VectorSet& set, bool present, const RequestLimits& limits, absl::string_view prefix);
+
+  // n; known after Check.
+  int64_t count() const { return count_; }
+
+  // INVALID_ARGUMENT (INVALID_FIELD) if the caller's vectors are not as wide as the table's rows.
+  absl::Status CheckWidth(const EmbeddingTable& table) const;
+
+  // Finds the rows or looks at every element, then fills views. After CheckWidth. The first wrong element decides:
+  // INVALID_ARGUMENT (negative id; NaN, infinity, an F64 beyond +-FLT_MAX), OUT_OF_RANGE (ID_OUT_OF_RANGE), NOT_FOUND
+  // (KEY_NOT_FOUND), FAILED_PRECONDITION (NO_KEYS; NON_FINITE_ROW).
+  absl::Status Resolve(const EmbeddingTable& table);
+
+  // [n], after Resolve.
+  const std::vector<VectorView>& views() const { return views_; }
+  // The row of each vector; empty for vectors of the caller's.
+  const std::vector<int64_t>& row_ids() const { return rows_.ids; }
+  // Rows that Resolve did not find.
+  int64_t missing() const { return missing_; }
+
+ private:
+  absl::Status CheckVectors(const v1::Tensor& tensor);
+  absl::Status CheckFinite() const;
+
+  std::string prefix_;
+  bool is_rows_ = false;
+  RowSelection rows_;
+  int64_t missing_ = 0;
+  int64_t count_ = 0;
+  int64_t width_ = 0;           // of the caller's vectors
+  const void* data_ = nullptr;  // [count_, width_] of type_
+  ElementType type_ = ElementType::kF32;
+  std::vector<VectorView> views_;
+};
+
+}  // namespace embedding

@@ -1,0 +1,194 @@
+#include "server/service/reply_writer.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "proto/vector_codec.h"
+#include "server/kernels/kernels.h"
+#include "server/service/metric_field.h"
+#include "server/service/wire_writer.h"
+
+namespace embedding {
+namespace {
+
+using Stamp = v1::TableStamp;
+using TensorFields = v1::Tensor;
+using Scores = v1::SimilarityResponse;
+using Result = v1::Neighbours;
+using Answer = v1::NearestNeighbourResponse;
+
+static_assert(static_cast<int>(v1::LookupResponse::kTableFieldNumber) == v1::SimilarityResponse::kTableFieldNumber &&
+              static_cast<int>(v1::LookupResponse::kEmbeddingsFieldNumber) ==
+                  v1::SimilarityResponse::kScoresFieldNumber);
+
+uint64_t StampSize(const Snapshot& snapshot) {
+  return OptionalBytesFieldSize(snapshot.name.size()) + VarintFieldSize(snapshot.version) +
+         OptionalBytesFieldSize(snapshot.table->fingerprint().size());
+}
+
+uint8_t* PutStampField(uint32_t number, const Snapshot& snapshot, uint8_t* to) {
+  to = PutBytesHeader(number, StampSize(snapshot), to);
+  to = PutOptionalBytesField(Stamp::kNameFieldNumber, snapshot.name, to);
+  to = PutVarintField(Stamp::kVersionFieldNumber, snapshot.version, to);
+  return PutOptionalBytesField(Stamp::kFingerprintFieldNumber, snapshot.table->fingerprint(), to);
+}
+
+uint64_t PackedShapeSize(const std::vector<int64_t>& shape) {
+  uint64_t size = 0;
+  for (const int64_t extent : shape) size += VarintSize(static_cast<uint64_t>(extent));
+  return size;
+}
+
+uint64_t TensorSize(const TensorLayout& tensor) {
+  return VarintFieldSize(static_cast<uint64_t>(tensor.dtype)) + OptionalBytesFieldSize(PackedShapeSize(tensor.shape)) +
+         OptionalBytesFieldSize(tensor.payload_bytes);
+}
+
+// Up to the payload.
+uint8_t* PutTensorField(uint32_t number, const TensorLayout& tensor, uint8_t* to) {
+  to = PutBytesHeader(number, TensorSize(tensor), to);
+  to = PutVarintField(TensorFields::kDtypeFieldNumber, static_cast<uint64_t>(tensor.dtype), to);
+  if (const uint64_t size = PackedShapeSize(tensor.shape); size != 0) {
+    to = PutBytesHeader(TensorFields::kShapeFieldNumber, size, to);
+    for (const int64_t extent : tensor.shape) to = PutVarint(static_cast<uint64_t>(extent), to);
+  }
+  if (tensor.payload_bytes == 0) return to;
+  return PutBytesHeader(tensor.as_values ? TensorFields::kValuesFieldNumber : TensorFields::kDataFieldNumber,
+                        tensor.payload_bytes, to);
+}
+
+static_assert(static_cast<int>(Scores::kMetricFieldNumber) == Answer::kMetricFieldNumber &&
+              static_cast<int>(Scores::kHigherIsCloserFieldNumber) == Answer::kHigherIsCloserFieldNumber);
+uint8_t* PutMetricTail(Metric metric, uint8_t* to) {
+  to = PutVarintField(Scores::kMetricFieldNumber, static_cast<uint64_t>(WireMetric(metric)), to);
+  return PutVarintField(Scores::kHigherIsCloserFieldNumber, HigherIsCloser(metric) ? 1 : 0, to);
+}
+
+// The vectors of `found` neighbours.
+TensorLayout VectorsLayout(const EmbeddingTable& table, NeighbourFields fields, uint64_t found) {
+  TensorLayout layout;
+  layout.dtype = fields.vectors_as_values ? v1::DTYPE_F32 : WireDtype(table.dtype());
+  layout.as_values = fields.vectors_as_values;
+  layout.shape = {static_cast<int64_t>(found), table.dim()};
+  const uint64_t row_bytes = static_cast<uint64_t>(table.dim()) * WireDtypeSize(layout.dtype);
+  layout.payload_bytes = found * row_bytes;
+  return layout;
+}
+
+}  // namespace
+
+uint64_t SimilarityTailSize(Metric metric) {
+  return VarintFieldSize(static_cast<uint64_t>(WireMetric(metric))) + VarintFieldSize(HigherIsCloser(metric) ? 1 : 0);
+}
+
+v1::Dtype WireDtype(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32:
+      return v1::DTYPE_F32;
+    case Dtype::kF16:
+      return v1::DTYPE_F16;
+    case Dtype::kBF16:
+      return v1::DTYPE_BF16;
+    case Dtype::kF64:
+      return v1::DTYPE_F64;
+  }
+  return v1::DTYPE_UNSPECIFIED;
+}
+
+uint64_t StampedTensorSize(const Snapshot& snapshot, const TensorLayout& tensor) {
+  return BytesFieldSize(StampSize(snapshot)) + BytesFieldSize(TensorSize(tensor));
+}
+
+uint8_t* WriteStampedTensor(const Snapshot& snapshot, const TensorLayout& tensor, uint8_t* to) {
+  to = PutStampField(v1::LookupResponse::kTableFieldNumber, snapshot, to);
+  return PutTensorField(v1::LookupResponse::kEmbeddingsFieldNumber, tensor, to);
+}
+
+uint64_t SimilarityAnswerSize(const Snapshot& snapshot, const TensorLayout& scores, Metric metric) {
+  return StampedTensorSize(snapshot, scores) + SimilarityTailSize(metric);
+}
+
+uint8_t* WriteSimilarityAnswer(const Snapshot& snapshot, const TensorLayout& scores, Metric metric, uint8_t* to) {
+  uint8_t* const payload = WriteStampedTensor(snapshot, scores, to);
+  PutMetricTail(metric, payload + scores.payload_bytes);
+  return payload;
+}
+
+uint64_t NeighbourAnswerBound(const Snapshot& snapshot, Metric metric, NeighbourFields fields, uint64_t num_queries,
+                              uint64_t found) {
+  const uint64_t id_size = VarintSize(static_cast<uint64_t>(snapshot.table->num_rows() - 1));
+  uint64_t result = OptionalBytesFieldSize(found * id_size) + OptionalBytesFieldSize(found * sizeof(float));
+  if (fields.vectors) result += BytesFieldSize(TensorSize(VectorsLayout(*snapshot.table, fields, found)));
+  return SaturatingAdd(BytesFieldSize(StampSize(snapshot)) + SimilarityTailSize(metric),
+                       SaturatingMultiply(num_queries, BytesFieldSize(result)));
+}
+
+NeighbourAnswer::NeighbourAnswer(const Snapshot& snapshot, Metric metric, NeighbourFields fields,
+                                 const std::vector<std::vector<Neighbour>>& results)
+    : snapshot_(snapshot), metric_(metric), fields_(fields), results_(results) {
+  size_ = BytesFieldSize(StampSize(snapshot)) + SimilarityTailSize(metric);
+  sizes_.reserve(results.size());
+  for (const std::vector<Neighbour>& found : results) {
+    sizes_.push_back(Measure(found));
+    size_ += BytesFieldSize(sizes_.back().result);
+  }
+}
+
+NeighbourAnswer::Sizes NeighbourAnswer::Measure(const std::vector<Neighbour>& found) const {
+  Sizes sizes;
+  for (const Neighbour& neighbour : found) sizes.ids += VarintSize(static_cast<uint64_t>(neighbour.id));
+  sizes.result = OptionalBytesFieldSize(sizes.ids) + OptionalBytesFieldSize(found.size() * sizeof(float));
+  if (fields_.keys) {
+    // Elements of a repeated field are written even if they are empty: positions count.
+    const Vocabulary& vocabulary = *snapshot_.table->vocabulary();
+    for (const Neighbour& neighbour : found) sizes.result += BytesFieldSize(vocabulary.KeyOf(neighbour.id).size());
+  }
+  if (fields_.vectors) {
+    sizes.result += BytesFieldSize(TensorSize(VectorsLayout(*snapshot_.table, fields_, found.size())));
+  }
+  return sizes;
+}
+
+void NeighbourAnswer::Write(uint8_t* to) const {
+  const uint8_t* const begin = to;
+  to = PutStampField(Answer::kTableFieldNumber, snapshot_, to);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    to = PutBytesHeader(Answer::kResultsFieldNumber, sizes_[i].result, to);
+    to = WriteResult(results_[i], sizes_[i], to);
+  }
+  to = PutMetricTail(metric_, to);
+  assert(static_cast<uint64_t>(to - begin) == size_);
+  static_cast<void>(begin);
+}
+
+uint8_t* NeighbourAnswer::WriteResult(const std::vector<Neighbour>& found, const Sizes& sizes, uint8_t* to) const {
+  const EmbeddingTable& table = *snapshot_.table;
+  if (!found.empty()) {
+    to = PutBytesHeader(Result::kIdsFieldNumber, sizes.ids, to);
+    for (const Neighbour& neighbour : found) to = PutVarint(static_cast<uint64_t>(neighbour.id), to);
+    to = PutBytesHeader(Result::kScoresFieldNumber, found.size() * sizeof(float), to);
+    for (const Neighbour& neighbour : found) to = PutRaw(&neighbour.score, sizeof neighbour.score, to);
+  }
+  if (fields_.keys) {
+    for (const Neighbour& neighbour : found) {
+      const absl::string_view key = table.vocabulary()->KeyOf(neighbour.id);
+      to = PutRaw(key.data(), key.size(), PutBytesHeader(Result::kKeysFieldNumber, key.size(), to));
+    }
+  }
+  if (!fields_.vectors) return to;
+  const TensorLayout layout = VectorsLayout(table, fields_, found.size());
+  to = PutTensorField(Result::kVectorsFieldNumber, layout, to);
+  const auto dim = static_cast<size_t>(table.dim());
+  for (const Neighbour& neighbour : found) {
+    if (layout.dtype == WireDtype(table.dtype())) {
+      to = PutRaw(table.row(neighbour.id), table.row_bytes(), to);
+      continue;
+    }
+    // The answer's bytes have no alignment; the kernel accepts any.
+    WidenToF32(ElementTypeOf(table.dtype()), table.row(neighbour.id), dim, reinterpret_cast<float*>(to));
+    to += dim * sizeof(float);
+  }
+  return to;
+}
+
+}  // namespace embedding

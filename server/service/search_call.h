@@ -1,0 +1,81 @@
+// What Similarity and NearestNeighbour share: a place in the queue, decoding, work on the pool, the answer from there.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/arena.h"
+#include "google/protobuf/message_lite.h"
+#include "server/search/similarity.h"
+#include "server/service/answer_buffer.h"
+#include "server/service/call.h"
+#include "server/service/embedding_service.h"
+#include "server/service/snapshot.h"
+
+namespace embedding {
+
+// State of one call, alive as long as any work of it: all that the search borrows (message, table, views, answer) lies
+// here or is held from here. Made by make_shared.
+class SearchCall : public std::enable_shared_from_this<SearchCall> {
+ public:
+  virtual ~SearchCall() = default;
+
+  // Takes over: refuses the call or ends it later from a worker. Decoding of a large request waits for a worker too, so
+  // that it holds up no polling thread.
+  void Begin();
+
+ protected:
+  SearchCall(const ServiceContext& context, Rpc rpc, CallPtr call)
+      : context_(context), rpc_(rpc), call_(std::move(call)) {}
+
+  // Decodes and checks everything, cheap checks first; an error refuses the call.
+  virtual absl::Status Prepare() = 0;
+  // Starts the search; its end calls EndWork. Or calls EndWork at once if there is nothing to compute.
+  virtual void StartWork() = 0;
+  // The whole answer, once the work is complete.
+  virtual absl::StatusOr<grpc::ByteBuffer> WriteAnswer() = 0;
+
+  const ServiceContext& context() const { return context_; }
+  google::protobuf::Arena* arena() { return &arena_; }
+
+  // Parses the call's body. INVALID_ARGUMENT (MALFORMED).
+  absl::Status Parse(google::protobuf::MessageLite* message) const;
+  // Adds the answer's bytes to what is in flight.
+  absl::StatusOr<Admission::Ticket> AdmitAnswer(uint64_t bytes) const;
+  // For embedding_rows_total.
+  void CountRows(int64_t rows, int64_t missing) const { context_.metrics->OnRows(rpc_, rows - missing, missing); }
+
+  // To be given to the search: true once the call is stopped. Keeps this object alive.
+  StopPredicate StopWithCall();
+  // Ends the call.
+  void EndWork(WorkOutcome outcome);
+
+  template <typename Derived>
+  std::shared_ptr<Derived> SharedFromThis() {
+    return std::static_pointer_cast<Derived>(shared_from_this());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Run();
+
+  const ServiceContext context_;
+  const Rpc rpc_;
+  const CallPtr call_;
+  Admission::Ticket place_;
+  google::protobuf::Arena arena_;
+  Clock::time_point started_;              // when the work was handed to the pool
+  std::atomic<int64_t> first_poll_ns_{0};  // when a worker first took it up, after started_
+};
+
+// The handlers, for EmbeddingServiceMethods.
+void HandleSimilarity(const ServiceContext& context, CallPtr call);
+void HandleNearestNeighbour(const ServiceContext& context, CallPtr call);
+
+}  // namespace embedding

@@ -1,0 +1,203 @@
+#include "server/service/table_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "embedding/v1/embedding.pb.h"
+#include "google/protobuf/util/time_util.h"
+#include "server/service/answer_buffer.h"
+#include "server/service/method.h"
+#include "server/service/metric_field.h"
+#include "server/service/reply_writer.h"
+#include "server/service/request_body.h"
+#include "server/service/request_errors.h"
+#include "server/service/row_selection.h"
+
+namespace embedding {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+// Keys that one prefix gives.
+constexpr int32_t kDefaultPrefixLimit = 10;
+constexpr int32_t kMaxPrefixLimit = 10000;
+
+void FillTableInfo(const Snapshot& snapshot, v1::TableInfo* info) {
+  const EmbeddingTable& table = *snapshot.table;
+  info->set_name(snapshot.name);
+  info->set_serving_version(snapshot.version);
+  info->set_rows(table.num_rows());
+  info->set_dim(table.dim());
+  info->set_parameters(table.num_rows() * table.dim());
+  info->set_dtype(WireDtype(table.dtype()));
+  info->set_source_dtype(WireDtype(table.source_dtype()));
+  info->set_bytes(table.size_bytes());
+  info->set_metric(WireMetric(snapshot.default_metric));
+  info->set_has_keys(table.vocabulary() != nullptr);
+  info->set_fingerprint(table.fingerprint());
+  const absl::string_view format = TableFormatName(table.format());
+  info->set_format(format.data(), format.size());
+  info->set_load_seconds(table.load_seconds());
+  const auto loaded_at = std::chrono::duration_cast<std::chrono::nanoseconds>(snapshot.loaded_at.time_since_epoch());
+  *info->mutable_loaded_at() = TimeUtil::NanosecondsToTimestamp(loaded_at.count());
+  info->set_zero_rows(table.zero_rows());
+  info->set_non_finite_rows(static_cast<int64_t>(table.non_finite_rows().size()));
+}
+
+// Answers table RPCs; parse and serialise through protobuf, as speed does not count here.
+class TableService {
+ public:
+  TableService(const ServiceContext& context, BuildInfo build, std::chrono::steady_clock::time_point started)
+      : context_(context), build_(std::move(build)), started_(started) {}
+
+  absl::Status GetServerInfo(const v1::GetServerInfoRequest&, v1::GetServerInfoResponse* response) const {
+    response->set_version(build_.version);
+    response->set_revision(build_.revision);
+    response->set_simd_target(build_.simd);
+    const auto uptime =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - started_);
+    *response->mutable_uptime() = TimeUtil::NanosecondsToDuration(uptime.count());
+    v1::Limits* limits = response->mutable_limits();
+    limits->set_max_ids(context_.limits.max_ids);
+    limits->set_max_queries(context_.limits.max_queries);
+    limits->set_max_k(context_.limits.max_k);
+    limits->set_max_pairs(context_.limits.max_pairs);
+    limits->set_max_request_bytes(context_.limits.max_request_bytes);
+    limits->set_max_response_bytes(context_.limits.max_response_bytes);
+    *limits->mutable_max_deadline() = TimeUtil::MillisecondsToDuration(context_.limits.max_deadline.count());
+    return absl::OkStatus();
+  }
+
+  absl::Status ListTables(const v1::ListTablesRequest&, v1::ListTablesResponse* response) const {
+    absl::StatusOr<std::vector<SnapshotPtr>> tables = context_.registry->List();
+    if (!tables.ok()) return tables.status();
+    for (const SnapshotPtr& snapshot : *tables) FillTableInfo(*snapshot, response->add_tables());
+    return absl::OkStatus();
+  }
+
+  absl::Status GetTable(const v1::GetTableRequest& request, v1::GetTableResponse* response) const {
+    absl::StatusOr<SnapshotPtr> snapshot = Acquire(request.table());
+    if (!snapshot.ok()) return snapshot.status();
+    FillTableInfo(**snapshot, response->mutable_table());
+    return absl::OkStatus();
+  }
+
+  absl::Status ResolveKeys(const v1::ResolveKeysRequest& request, v1::ResolveKeysResponse* response) const {
+    // What is wrong whatever the table.
+    RowSelection rows;
+    const RequestLimits& limits = context_.limits;
+    switch (request.query_case()) {
+      case v1::ResolveKeysRequest::kKeys:
+        rows = SelectionOf(request.keys(), limits.max_ids);
+        break;
+      case v1::ResolveKeysRequest::kIds:
+        rows = SelectionOf(request.ids(), limits.max_ids);
+        break;
+      case v1::ResolveKeysRequest::kPrefix:
+        break;
+      case v1::ResolveKeysRequest::QUERY_NOT_SET:
+        return InvalidField("query", "query is unset, must hold keys, ids or prefix");
+    }
+    rows.bare = true;
+    if (request.limit() < 0 || request.limit() > kMaxPrefixLimit) {
+      return InvalidField("limit", absl::StrCat("limit=", request.limit(), ", must be in 1..", kMaxPrefixLimit,
+                                                ", or 0 for ", kDefaultPrefixLimit));
+    }
+    const bool by_prefix = request.query_case() == v1::ResolveKeysRequest::kPrefix;
+    if (!by_prefix) {
+      if (absl::Status status = CheckRows(rows, limits, ShapeRule::kOneDimension, ""); !status.ok()) return status;
+    }
+    absl::StatusOr<SnapshotPtr> snapshot = Acquire(request.table());
+    if (!snapshot.ok()) return snapshot.status();
+    const EmbeddingTable& table = *(*snapshot)->table;
+    if (table.vocabulary() == nullptr) return NoKeys(table);
+    if (by_prefix) {
+      const int32_t limit = request.limit() == 0 ? kDefaultPrefixLimit : request.limit();
+      rows.ids = table.vocabulary()->WithPrefix(request.prefix(), limit);
+    } else if (absl::Status status = ResolveRows(rows, table, ""); !status.ok()) {
+      return status;
+    }
+    return FillResolved(**snapshot, rows.ids, response);
+  }
+
+ private:
+  absl::StatusOr<SnapshotPtr> Acquire(const v1::TableSpec& table) const {
+    return context_.registry->Acquire(table.name(), table.version());
+  }
+
+  absl::Status FillResolved(const Snapshot& snapshot, const std::vector<int64_t>& ids,
+                            v1::ResolveKeysResponse* response) const {
+    const Vocabulary& vocabulary = *snapshot.table->vocabulary();
+    // Keys are long or short as the table has them, so the answer is measured before it is built: the bytes of the
+    // keys, and at most 16 for an id, two tags and a length.
+    const auto limit = static_cast<uint64_t>(context_.limits.max_response_bytes);
+    uint64_t bytes = 0;
+    size_t fitting = 0;
+    for (const int64_t id : ids) {
+      bytes += vocabulary.KeyOf(id).size() + 16;
+      fitting += bytes + 128 <= limit ? 1 : 0;  // 128: the stamp
+    }
+    if (fitting < ids.size()) {
+      return AnswerTooLarge("query", bytes + 128, context_.limits.max_response_bytes,
+                            absl::StrCat("the largest batch that fits is ", fitting));
+    }
+    response->mutable_table()->set_name(snapshot.name);
+    response->mutable_table()->set_version(snapshot.version);
+    response->mutable_table()->set_fingerprint(snapshot.table->fingerprint());
+    response->mutable_ids()->Assign(ids.begin(), ids.end());
+    response->mutable_keys()->Reserve(static_cast<int>(ids.size()));
+    for (const int64_t id : ids) {
+      const absl::string_view key = vocabulary.KeyOf(id);
+      response->add_keys(key.data(), key.size());
+    }
+    return absl::OkStatus();
+  }
+
+  const ServiceContext context_;
+  const BuildInfo build_;
+  const std::chrono::steady_clock::time_point started_;
+};
+
+// Parses, calls and answers.
+template <typename Request, typename Response>
+void Handle(const ServiceContext& context, const TableService& service,
+            absl::Status (TableService::*handle)(const Request&, Response*) const, const CallPtr& call) {
+  Request request;
+  const RequestBody body(call->request());
+  if (!body.readable() || !request.ParseFromArray(body.bytes().data(), static_cast<int>(body.bytes().size()))) {
+    call->Fail(MalformedRequest(request.GetTypeName(), "broken protobuf encoding, or a string that is not UTF-8"));
+    return;
+  }
+  Response response;
+  if (absl::Status status = (service.*handle)(request, &response); !status.ok()) {
+    call->Fail(status);
+    return;
+  }
+  const size_t size = response.ByteSizeLong();
+  absl::StatusOr<Admission::Ticket> ticket = context.admission->Admit(static_cast<int64_t>(size), /*search=*/false);
+  if (!ticket.ok()) {
+    call->Fail(ticket.status());
+    return;
+  }
+  AnswerBuffer answer(size, *std::move(ticket));
+  response.SerializeWithCachedSizesToArray(answer.data());
+  call->Reply(answer.TakeBytes());
+}
+
+}  // namespace
+
+std::vector<RpcMethod> TableServiceMethods(const ServiceContext& context, BuildInfo build,
+                                           std::chrono::steady_clock::time_point started) {
+  const auto service = std::make_shared<const TableService>(context, std::move(build), started);
+  const auto method = [&](Rpc rpc, auto handle) {
+    return MakeMethod(rpc, *context.metrics,
+                      [context, service, handle](const CallPtr& call) { Handle(context, *service, handle, call); });
+  };
+  return {method(Rpc::kGetServerInfo, &TableService::GetServerInfo),
+          method(Rpc::kListTables, &TableService::ListTables), method(Rpc::kGetTable, &TableService::GetTable),
+          method(Rpc::kResolveKeys, &TableService::ResolveKeys)};
+}
+
+}  // namespace embedding
