@@ -2,8 +2,11 @@
 
 #include <arpa/inet.h>
 
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,8 +56,19 @@ int OnMessage(const mg_connection*, const char* message) {
 struct AdminServer::Impl {
   Impl(const prometheus::Collectable& collectable, std::function<bool()> is_ready)
       : metrics(collectable), ready(std::move(is_ready)) {}
+  // civetweb's listening thread looks for a request to stop only every 2 s, unless a connection wakes it.
   ~Impl() {
-    if (context != nullptr) mg_stop(context);
+    if (context == nullptr) return;
+    std::atomic<bool> stopped{false};
+    std::thread stopper([this, &stopped] {
+      mg_stop(context);
+      stopped = true;
+    });
+    while (!stopped) {
+      WakeListener(address);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    stopper.join();
   }
 
   Reply Answer(const mg_request_info& request) const {
@@ -96,6 +110,7 @@ struct AdminServer::Impl {
 
   const prometheus::Collectable& metrics;
   const std::function<bool()> ready;
+  sockaddr_in address{};  // as bound
   mg_context* context = nullptr;
 };
 
@@ -118,17 +133,16 @@ absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const std::strin
   auto impl = std::make_unique<Impl>(metrics, std::move(ready));
   // No document_root: without it a path that is not ours is never looked for on the disk, which keeps the heap overflow
   // of civetweb 1.14 to 1.16 (CVE-2025-55763) out of reach.
-  const char* options[] = {"listening_ports",
-                           listen_on.c_str(),
-                           "num_threads",
-                           kNumThreads,
-                           "request_timeout_ms",
-                           kRequestTimeoutMs,
-                           "enable_keep_alive",
-                           "no",
-                           "enable_auth_domain_check",
-                           "no",
-                           nullptr};
+  // clang-format off
+  const char* options[] = {
+      "listening_ports", listen_on.c_str(),
+      "num_threads", kNumThreads,
+      "request_timeout_ms", kRequestTimeoutMs,
+      "enable_keep_alive", "no",
+      "enable_auth_domain_check", "no",
+      "decode_url", "no",  // %00 would end a path early
+      nullptr};
+  // clang-format on
   mg_callbacks callbacks{};
   callbacks.begin_request = &Impl::OnRequest;
   callbacks.log_message = &OnMessage;
@@ -145,6 +159,7 @@ absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(const std::strin
   }
   mg_server_port port{};
   if (mg_get_server_ports(impl->context, 1, &port) == 1) resolved->sin_port = htons(static_cast<uint16_t>(port.port));
+  impl->address = *resolved;
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl), ListenAddressText(*resolved)));
 }
 

@@ -22,7 +22,7 @@ class AdminServer {
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const std::string& address,
                                                             const prometheus::Collectable& metrics,
                                                             std::function<bool()> ready);
-  // Ends when the requests being answered are.
+  // Returns when the requests being answered are; a client that hangs holds it up for at most 2 seconds.
   ~AdminServer();
 
   // As bound, such as "127.0.0.1:9464".

@@ -74,4 +74,12 @@ std::string WhyNotBound(const sockaddr_in& address) {
   return text;
 }
 
+void WakeListener(const sockaddr_in& address) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd == -1) return;
+  // Its success does not matter: the next try follows.
+  static_cast<void>(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)));
+  close(fd);
+}
+
 }  // namespace embedding

@@ -20,4 +20,7 @@ std::string ListenAddressText(const sockaddr_in& address);
 // Why listening there fails now, in words ("address already in use"); empty when it does not.
 std::string WhyNotBound(const sockaddr_in& address);
 
+// Connects to it and goes, so that whoever waits there for a connection wakes. Never waits.
+void WakeListener(const sockaddr_in& address);
+
 }  // namespace embedding
