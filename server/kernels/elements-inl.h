@@ -1,7 +1,6 @@
 // Loads of stored elements into float32 lanes, per SIMD target.
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "hwy/highway.h"
 #include "server/kernels/kernels.h"
@@ -27,27 +26,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define EMBEDDING_HAVE_F16C 0
 #endif
 
-// Lanes(d) elements from an address of any alignment. Highway's scalar target dereferences its argument.
+// Lanes(d) elements from, and to, an address of any alignment.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadAny(D d, const void* from) {
-#if HWY_TARGET == HWY_SCALAR
-  hn::TFromD<D> value;
-  std::memcpy(&value, from, sizeof(value));
-  return hn::Set(d, value);
-#else
   return hn::LoadU(d, static_cast<const hn::TFromD<D>*>(from));
-#endif
 }
 
 template <class D>
 HWY_INLINE void StoreAny(hn::Vec<D> v, D d, void* to) {
-#if HWY_TARGET == HWY_SCALAR
-  const hn::TFromD<D> value = hn::GetLane(v);
-  std::memcpy(to, &value, sizeof(value));
-  (void)d;
-#else
   hn::StoreU(v, d, static_cast<hn::TFromD<D>*>(to));
-#endif
 }
 
 // binary16 bits to float32, exact; NaN becomes quiet and keeps its payload, as F16C does.

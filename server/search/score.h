@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "server/kernels/kernels.h"
 #include "server/search/metric.h"
@@ -21,5 +22,29 @@ struct VectorView {
 
 // a, b: [dim], finite; F64 elements within +-FLT_MAX. dim >= 1.
 float CanonicalScore(Metric metric, VectorView a, VectorView b, int64_t dim);
+
+// The last step, from canonical sums (kernels/canonical.h). sum: of the products for cosine and dot, of the squared
+// differences for euclidean. aa, bb: sums of the squares, read for cosine alone.
+float ScoreFromSums(Metric metric, double sum, double aa, double bb);
+
+// A vector widened to double once, to be scored against many. Immutable, so it may be shared between threads.
+class CanonicalQuery {
+ public:
+  // vector: [dim], finite, not needed any more after the call.
+  CanonicalQuery(Metric metric, VectorView vector, int64_t dim);
+
+  Metric metric() const { return metric_; }
+
+  // scores[i] = canonical score of the query and rows[i], for i in [0, num_rows). rows: addresses of vectors of dim
+  // elements. squared_norms: [num_rows], the rows' canonical sums of squares where the caller keeps them, else null;
+  // read for cosine alone.
+  void Score(ElementType type, const void* const* rows, size_t num_rows, const double* squared_norms,
+             float* scores) const;
+
+ private:
+  Metric metric_;
+  std::vector<double> values_;
+  double squared_norm_ = 0;  // cosine alone
+};
 
 }  // namespace embedding

@@ -1,0 +1,57 @@
+// The candidate pass: one read of the table in float32 for a group of queries.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "server/search/candidate_bound.h"
+#include "server/search/candidate_reservoir.h"
+#include "server/search/row_norms.h"
+#include "server/search/scan_blocks.h"
+#include "server/table/embedding_table.h"
+
+namespace embedding {
+
+// Borrows the table, the norms and the poll. Lanes may run at the same time on different threads; Survivors after all
+// lanes ended.
+class CandidateScan {
+ public:
+  struct Query {
+    CandidateBound bound;
+    int64_t excluded_row;  // -1 for none
+  };
+
+  // k in [1, num_rows]; at least one query.
+  CandidateScan(const EmbeddingTable& table, const RowNorms& norms, Metric metric, int64_t k,
+                std::vector<Query> queries, int num_lanes, StopPoll& stop);
+
+  void RunLane(int lane);
+
+  // Ids that contain the k closest eligible rows of a query, each once, in no order: survivors of the pass and all rows
+  // that it could not judge. nullopt if too many rows lie within the margin of each other. Call once per query; calls
+  // for different queries may run at the same time.
+  std::optional<std::vector<int64_t>> Survivors(size_t query);
+
+  int64_t blocks_scanned() const { return blocks_scanned_.load(std::memory_order_relaxed); }
+  int64_t rows_scanned() const { return rows_scanned_.load(std::memory_order_relaxed); }
+
+ private:
+  const EmbeddingTable& table_;
+  const RowNorms& norms_;
+  const Metric metric_;
+  const std::vector<Query> queries_;
+  StopPoll& stop_;
+  std::vector<float> query_data_;  // [num_queries, dim]
+  BlockCounter blocks_;
+  std::vector<std::vector<CandidateReservoir>> reservoirs_;  // [num_lanes][num_queries]
+  std::vector<std::atomic<float>> tau_;                      // [num_queries]: the best of all lanes
+  std::vector<std::atomic<bool>> gave_up_;                   // [num_queries]: too many survivors
+  std::atomic<int64_t> blocks_scanned_{0};
+  std::atomic<int64_t> rows_scanned_{0};
+  std::atomic<size_t> queries_given_up_{0};
+};
+
+}  // namespace embedding

@@ -1,0 +1,48 @@
+// The full scan by canonical scores: what answers where the candidate pass has no useful bound.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "server/search/scan_blocks.h"
+#include "server/search/score.h"
+#include "server/search/top_k.h"
+#include "server/table/embedding_table.h"
+
+namespace embedding {
+
+// Borrows the table, the queries and the poll. Lanes may run at the same time on different threads; Take after all
+// lanes ended.
+class CanonicalScan {
+ public:
+  struct Query {
+    const CanonicalQuery* query;
+    int64_t excluded_row;  // -1 for none
+  };
+
+  // k >= 0.
+  CanonicalScan(const EmbeddingTable& table, Metric metric, int64_t k, std::vector<Query> queries, int num_lanes,
+                StopPoll& stop);
+
+  void RunLane(int lane);
+
+  // The k closest eligible rows of a query, closest first. Call once per query; calls for different queries may run at
+  // the same time.
+  std::vector<Neighbour> Take(size_t query);
+
+  int64_t blocks_scanned() const { return blocks_scanned_.load(std::memory_order_relaxed); }
+  int64_t rows_scored() const { return rows_scored_.load(std::memory_order_relaxed); }
+
+ private:
+  const EmbeddingTable& table_;
+  const Metric metric_;
+  const std::vector<Query> queries_;
+  StopPoll& stop_;
+  BlockCounter blocks_;
+  std::vector<std::vector<TopK>> best_;  // [num_lanes][num_queries]
+  std::atomic<int64_t> blocks_scanned_{0};
+  std::atomic<int64_t> rows_scored_{0};
+};
+
+}  // namespace embedding

@@ -1,0 +1,222 @@
+#include "server/search/exact_search.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace embedding {
+namespace {
+
+// At most so many queries share one read of the table: by then arithmetic, not memory, sets the pace.
+constexpr size_t kGroupQueries = 64;
+// Entries (of about 16 bytes) that a group's lanes may hold before survivors pile up.
+constexpr int64_t kGroupEntries = int64_t{1} << 22;
+// Survivors scored between two polls of the stop predicate.
+constexpr int64_t kPieceWork = int64_t{1} << 17;
+// What a query costs beside its scan, in multiply-adds.
+constexpr int64_t kQueryWork = 2048;
+// A candidate pass pays where it leaves most of the table unscored.
+constexpr int64_t kMinRowsPerNeighbour = 8;
+
+}  // namespace
+
+void ExactSearch::Start(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
+                        StopPredicate stop, std::function<void(NeighbourResult)> done) {
+  const auto num_queries = static_cast<int64_t>(query.queries.size());
+  auto search = std::make_shared<ExactSearch>(table, norms, std::move(query), pool, std::move(stop), std::move(done));
+  search->on_worker_ = num_queries * (table.num_rows() * table.dim() + kQueryWork) <= kInlineWork;
+  if (num_queries * (4 * table.dim() + kQueryWork / 2) <= kInlineWork) return search->NextGroup();
+  pool.Submit(
+      1, [](int) {},
+      [search] {
+        search->on_worker_ = true;
+        search->NextGroup();
+      });
+}
+
+ExactSearch::ExactSearch(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
+                         StopPredicate stop, std::function<void(NeighbourResult)> done)
+    : table_(table),
+      norms_(norms),
+      query_(std::move(query)),
+      pool_(pool),
+      stop_(std::move(stop)),
+      done_(std::move(done)),
+      k_(std::min(query_.k, table.num_rows())) {
+  result_.neighbours.resize(query_.queries.size());
+}
+
+void ExactSearch::Run(int64_t work, std::function<void(int)> lane, void (ExactSearch::*then)()) {
+  const int num_lanes = LanesFor(work, pool_.num_threads());
+  if (on_worker_ && num_lanes == 1) {
+    lane(0);
+    (this->*then)();
+    return;
+  }
+  pool_.Submit(num_lanes, std::move(lane), [self = shared_from_this(), then] {
+    self->on_worker_ = true;
+    (self.get()->*then)();
+  });
+}
+
+void ExactSearch::NextGroup() {
+  group_begin_ = group_end_;
+  if (group_begin_ == query_.queries.size() || stop_.ShouldStop()) return Finish();
+
+  const int64_t entries_per_query = (2 * k_ + 64) * pool_.num_threads();
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(kGroupEntries / entries_per_query, 1, kGroupQueries));
+  group_end_ = std::min(query_.queries.size(), group_begin_ + most);
+
+  canonical_queries_.clear();
+  candidate_queries_.clear();
+  fallback_queries_.clear();
+  survivors_.clear();
+  const bool pass_pays = table_.num_rows() >= kMinRowsPerNeighbour * k_ &&
+                         static_cast<int64_t>(norms_.unjudged.size()) <= table_.num_rows() / 16;
+  std::vector<CandidateScan::Query> candidates;
+  for (size_t q = group_begin_; q < group_end_; ++q) {
+    const VectorView view = query_.queries[q];
+    canonical_queries_.emplace_back(query_.metric, view, table_.dim());
+    std::optional<CandidateBound> bound;
+    if (pass_pays) bound = CandidateBound::Of(query_.metric, view, table_.dim());
+    if (!bound.has_value()) {
+      fallback_queries_.push_back(q);
+      continue;
+    }
+    candidate_queries_.push_back(q);
+    candidates.push_back({std::move(*bound), ExcludedRow(q)});
+  }
+  if (candidates.empty()) return ScanCanonically();
+
+  const int64_t work = table_.num_rows() * table_.dim() * static_cast<int64_t>(candidates.size());
+  candidate_scan_ = std::make_unique<CandidateScan>(table_, norms_, query_.metric, k_, std::move(candidates),
+                                                    LanesFor(work, pool_.num_threads()), stop_);
+  Run(
+      work, [this](int lane) { candidate_scan_->RunLane(lane); }, &ExactSearch::CollectSurvivors);
+}
+
+void ExactSearch::CollectSurvivors() {
+  result_.stats.blocks_scanned += candidate_scan_->blocks_scanned();
+  result_.stats.rows_scanned += candidate_scan_->rows_scanned();
+  if (stop_.stopped()) return Finish();
+  survivors_.resize(candidate_queries_.size());
+  counter_ = std::make_unique<BlockCounter>(static_cast<int64_t>(survivors_.size()), 1);
+  // Some 16 steps per entry for the selection of the k-th best.
+  const int64_t work = static_cast<int64_t>(survivors_.size()) * (2 * k_ + 64) * 16;
+  Run(
+      work,
+      [this](int) {
+        int64_t begin;
+        int64_t end;
+        while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
+          const auto i = static_cast<size_t>(begin);
+          survivors_[i].query = candidate_queries_[i];
+          std::optional<std::vector<int64_t>> ids = candidate_scan_->Survivors(i);
+          if (ids.has_value()) {
+            survivors_[i].ids = std::move(*ids);
+            survivors_[i].scores.resize(survivors_[i].ids.size());
+          } else {
+            survivors_[i].gave_up = true;
+          }
+        }
+      },
+      &ExactSearch::ScoreSurvivors);
+}
+
+void ExactSearch::ScoreSurvivors() {
+  candidate_scan_.reset();
+  if (stop_.stopped()) return Finish();
+  pieces_.clear();
+  const auto piece_rows = static_cast<size_t>(std::max<int64_t>(4, kPieceWork / table_.dim()));
+  int64_t rows = 0;
+  for (size_t i = 0; i < survivors_.size(); ++i) {
+    if (survivors_[i].gave_up) fallback_queries_.push_back(survivors_[i].query);
+    const size_t size = survivors_[i].ids.size();
+    rows += static_cast<int64_t>(size);
+    for (size_t begin = 0; begin < size; begin += piece_rows) {
+      pieces_.push_back({i, begin, std::min(size, begin + piece_rows)});
+    }
+  }
+  result_.stats.rows_rescored += rows;
+  counter_ = std::make_unique<BlockCounter>(static_cast<int64_t>(pieces_.size()), 1);
+  Run(
+      rows * table_.dim(),
+      [this](int) {
+        std::vector<const void*> addresses;
+        int64_t begin;
+        int64_t end;
+        while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
+          const Piece& piece = pieces_[static_cast<size_t>(begin)];
+          Survivors& of_query = survivors_[piece.survivors];
+          addresses.clear();
+          for (size_t i = piece.begin; i < piece.end; ++i) addresses.push_back(table_.row(of_query.ids[i]));
+          canonical_queries_[of_query.query - group_begin_].Score(ElementTypeOf(table_.dtype()), addresses.data(),
+                                                                  addresses.size(), nullptr,
+                                                                  of_query.scores.data() + piece.begin);
+        }
+      },
+      &ExactSearch::SelectSurvivors);
+}
+
+void ExactSearch::SelectSurvivors() {
+  if (stop_.stopped()) return Finish();
+  int64_t rows = 0;
+  for (const Survivors& of_query : survivors_) rows += static_cast<int64_t>(of_query.ids.size());
+  counter_ = std::make_unique<BlockCounter>(static_cast<int64_t>(survivors_.size()), 1);
+  // Some 64 steps per entry for the sort.
+  Run(
+      rows * 64,
+      [this](int) {
+        int64_t begin;
+        int64_t end;
+        while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
+          const Survivors& of_query = survivors_[static_cast<size_t>(begin)];
+          if (of_query.gave_up) continue;
+          TopK best(query_.metric, static_cast<size_t>(k_));
+          for (size_t i = 0; i < of_query.ids.size(); ++i) best.Add({of_query.ids[i], of_query.scores[i]});
+          result_.neighbours[of_query.query] = best.TakeSorted();
+        }
+      },
+      &ExactSearch::ScanCanonically);
+}
+
+void ExactSearch::ScanCanonically() {
+  if (stop_.stopped()) return Finish();
+  if (fallback_queries_.empty()) return NextGroup();
+  result_.stats.fallback_queries += static_cast<int64_t>(fallback_queries_.size());
+  std::vector<CanonicalScan::Query> queries;
+  for (size_t q : fallback_queries_) queries.push_back({&canonical_queries_[q - group_begin_], ExcludedRow(q)});
+  const int64_t work = table_.num_rows() * table_.dim() * static_cast<int64_t>(queries.size());
+  canonical_scan_ = std::make_unique<CanonicalScan>(table_, query_.metric, k_, std::move(queries),
+                                                    LanesFor(work, pool_.num_threads()), stop_);
+  Run(
+      work, [this](int lane) { canonical_scan_->RunLane(lane); }, &ExactSearch::TakeCanonical);
+}
+
+void ExactSearch::TakeCanonical() {
+  result_.stats.blocks_scanned += canonical_scan_->blocks_scanned();
+  result_.stats.rows_rescored += canonical_scan_->rows_scored();
+  if (stop_.stopped()) return Finish();
+  counter_ = std::make_unique<BlockCounter>(static_cast<int64_t>(fallback_queries_.size()), 1);
+  const int64_t work = static_cast<int64_t>(fallback_queries_.size()) * (2 * k_ + 64) * 64;
+  Run(
+      work,
+      [this](int) {
+        int64_t begin;
+        int64_t end;
+        while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
+          const auto i = static_cast<size_t>(begin);
+          result_.neighbours[fallback_queries_[i]] = canonical_scan_->Take(i);
+        }
+      },
+      &ExactSearch::NextGroup);
+}
+
+void ExactSearch::Finish() {
+  if (stop_.stopped()) {
+    result_.outcome = WorkOutcome::kStopped;
+    result_.neighbours.assign(query_.queries.size(), {});
+  }
+  done_(std::move(result_));
+}
+
+}  // namespace embedding

@@ -1,0 +1,77 @@
+// One search from its queries to their neighbours, as a chain of jobs on the pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "server/exec/worker_pool.h"
+#include "server/search/candidate_scan.h"
+#include "server/search/canonical_scan.h"
+#include "server/search/neighbour_index.h"
+
+namespace embedding {
+
+// Queries go through the table in groups, so that a group's reservoirs stay small and other requests get their turn
+// between two groups. A group is one pass of candidates (or, where that has no bound to offer, of canonical scores),
+// then canonical scores for the survivors.
+class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
+ public:
+  // Borrows table, norms and pool; they live until done was called, which happens exactly once.
+  static void Start(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
+                    StopPredicate stop, std::function<void(NeighbourResult)> done);
+
+  ExactSearch(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
+              StopPredicate stop, std::function<void(NeighbourResult)> done);
+
+ private:
+  // Rows of one query that survived a candidate pass, and their scores.
+  struct Survivors {
+    size_t query = 0;  // absolute number
+    std::vector<int64_t> ids;
+    std::vector<float> scores;
+    bool gave_up = false;  // too many: the query is answered by the canonical scan
+  };
+  struct Piece {
+    size_t survivors;  // index
+    size_t begin;
+    size_t end;
+  };
+
+  int64_t ExcludedRow(size_t query) const { return query_.excluded_row.empty() ? -1 : query_.excluded_row[query]; }
+  void NextGroup();
+  void CollectSurvivors();
+  void ScoreSurvivors();
+  void SelectSurvivors();
+  void ScanCanonically();
+  void TakeCanonical();
+  void Finish();
+  // Runs lane(i) for each i in [0, LanesFor(work)), then the next step: on this thread if one lane is enough and it may
+  // work, else as a job.
+  void Run(int64_t work, std::function<void(int)> lane, void (ExactSearch::*then)());
+
+  const EmbeddingTable& table_;
+  const RowNorms& norms_;
+  const NeighbourQuery query_;
+  WorkerPool& pool_;
+  StopPoll stop_;
+  std::function<void(NeighbourResult)> done_;
+  NeighbourResult result_;
+  int64_t k_ = 0;           // at most num_rows
+  bool on_worker_ = false;  // the present step may work: it runs on a worker, or the whole search is tiny
+
+  // The present group.
+  size_t group_begin_ = 0;
+  size_t group_end_ = 0;
+  std::vector<CanonicalQuery> canonical_queries_;  // of the group
+  std::vector<size_t> candidate_queries_;          // absolute numbers of the queries in candidate_scan_
+  std::unique_ptr<CandidateScan> candidate_scan_;
+  std::vector<Survivors> survivors_;
+  std::vector<Piece> pieces_;
+  std::unique_ptr<BlockCounter> counter_;
+  std::vector<size_t> fallback_queries_;  // absolute numbers
+  std::unique_ptr<CanonicalScan> canonical_scan_;
+};
+
+}  // namespace embedding
