@@ -6,11 +6,11 @@
 
 namespace embedding::loadtest {
 
-// Durations in nanoseconds. A value below 2,048 ns has a bucket of its own; above, each power of two is split into 1,024
-// buckets, so that a bucket is at most 1/1,024 of its values wide and its middle is within 0.05 % of each. Values over
-// kMaxNs (36 minutes) count in the last bucket. Minimum, maximum and mean are exact.
-// Memory: 256 KiB, taken by the constructor. Not thread-safe: one per thread, merged afterwards.
-// Layout after HdrHistogram (hdrhistogram.org) with 2,048 sub-buckets.
+// Durations in nanoseconds. A value below 2,048 ns has a bucket of its own; above, each power of two is split into
+// 1,024 buckets, so that a bucket is at most 1/1,024 of its values wide and its middle is within 0.05 % of each. Values
+// over kMaxNs (36 minutes) count in the last bucket. Minimum, maximum and mean are exact. Memory: 256 KiB, taken by the
+// constructor. Not thread-safe: one per thread, merged afterwards. Layout after HdrHistogram (hdrhistogram.org) with
+// 2,048 sub-buckets.
 class Histogram {
  public:
   static constexpr int64_t kMaxNs = (int64_t{1} << 41) - 1;

@@ -8,9 +8,10 @@
 
 namespace embedding::loadtest {
 
-// P(id) is proportional to 1 / (id + 1)^s for id in [0, n): id 0 is the most wanted, as in a table ordered by frequency.
-// Exact for every n and s at constant memory, about one logarithm and one exponential an id: rejection-inversion
-// (Hoermann and Derflinger 1996, "Rejection-inversion to generate variates from monotone discrete distributions").
+// P(id) is proportional to 1 / (id + 1)^s for id in [0, n): id 0 is the most wanted, as in a table ordered by
+// frequency. Exact for every n and s at constant memory, about one logarithm and one exponential an id:
+// rejection-inversion (Hoermann and Derflinger 1996, "Rejection-inversion to generate variates from monotone discrete
+// distributions").
 class Zipf {
  public:
   // n >= 1; s > 0.
@@ -24,9 +25,9 @@ class Zipf {
 
   const double n_;
   const double s_;
-  const double low_;        // area at the left edge of the first rank
-  const double high_;       // area at the right edge of the last rank
-  const double shortcut_;   // within this distance to the right of the inverse, a rank needs no test
+  const double low_;       // area at the left edge of the first rank
+  const double high_;      // area at the right edge of the last rank
+  const double shortcut_;  // within this distance to the right of the inverse, a rank needs no test
 };
 
 struct IdDistribution {

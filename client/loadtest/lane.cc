@@ -1,7 +1,7 @@
 #include "client/loadtest/lane.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace embedding::loadtest {
 namespace {
@@ -21,25 +21,25 @@ Lane::Lane(RunState& state, Transport& transport, int index)
       transport_(transport),
       index_(index),
       slots_(SlotsOf(state.plan, state.num_lanes, index)),
-      free_slots_(slots_.size()) {
-  // The lowest number is taken first: few calls in flight then touch little memory.
-  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0u);
+      free_slots_(slots_.size()),
+      num_free_(slots_.size()) {
+  for (uint32_t slot = 0; slot < free_slots_.size(); ++slot) free_slots_[slot].slot = slot;
   received_.seconds.reserve(kMaxSeconds);
 }
 
-uint32_t Lane::TakeFreeSlot(bool* waited) {
+Lane::FreeSlot Lane::TakeFreeSlot() {
   std::unique_lock<std::mutex> lock(mutex_);
-  *waited = free_slots_.empty();
-  slot_is_free_.wait(lock, [this] { return !free_slots_.empty(); });
-  const uint32_t slot = free_slots_.back();
-  free_slots_.pop_back();
-  return slot;
+  slot_is_free_.wait(lock, [this] { return num_free_ > 0; });
+  const FreeSlot taken = free_slots_[first_free_];
+  first_free_ = (first_free_ + 1) % free_slots_.size();
+  --num_free_;
+  return taken;
 }
 
-void Lane::GiveBack(uint32_t slot) {
+void Lane::GiveBack(FreeSlot slot) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  free_slots_.push_back(slot);
-  if (free_slots_.size() == 1) slot_is_free_.notify_one();
+  free_slots_[(first_free_ + num_free_) % free_slots_.size()] = slot;
+  if (++num_free_ == 1) slot_is_free_.notify_one();
 }
 
 void Lane::SendOpenLoop() {
@@ -54,8 +54,7 @@ void Lane::SendOpenLoop() {
     if (is_measured) ++measured;
     if (call % static_cast<uint64_t>(state_.num_lanes) != static_cast<uint64_t>(index_)) continue;
 
-    bool waited = false;
-    const uint32_t slot = TakeFreeSlot(&waited);
+    const auto [slot, free_since_ns] = TakeFreeSlot();
     // Whatever can be done before the time has come is done before it.
     transport_.Prepare(slot, call, planned_ns);
     int64_t now = state_.clock.NowNs();
@@ -64,8 +63,8 @@ void Lane::SendOpenLoop() {
         state_.clock.SleepUntil(std::min(planned_ns, now + kLongestNapNs));
         now = state_.clock.NowNs();
       }
-    } else if (is_measured && waited) {
-      ++capped_;
+    } else if (is_measured && free_since_ns > planned_ns) {
+      ++capped_;  // the oldest free slot was still taken when the call was due
     }
     if (state_.stop.load(std::memory_order_relaxed)) break;
     slots_[slot] = {.call = call, .planned_ns = planned_ns, .sent_ns = now, .measured = is_measured};
@@ -87,7 +86,7 @@ void Lane::ReceiveOpenLoop() {
   while (transport_.Next(Transport::kForever, &done) == Transport::NextResult::kDone) {
     in_flight_.fetch_sub(1, std::memory_order_relaxed);
     Count(done);
-    GiveBack(done.slot);
+    GiveBack({.slot = done.slot, .since_ns = done.done_ns});
   }
 }
 

@@ -17,9 +17,9 @@ struct RunState {
   const RunPlan& plan;
   Clock& clock;
   const std::atomic<bool>& stop;
-  int64_t start_ns = 0;            // planned times count from here
+  int64_t start_ns = 0;  // planned times count from here
   int64_t measure_from_ns = 0;
-  int64_t measure_until_ns = 0;    // Transport::kForever when the plan ends by count
+  int64_t measure_until_ns = 0;  // Transport::kForever when the plan ends by count
   int num_lanes = 1;
   std::atomic<int64_t> measured_sends{0};  // closed loop with a count
 };
@@ -52,8 +52,12 @@ class Lane {
   void CountVerdict(const CallDone& done);
   SecondStats& SecondOf(int64_t time_ns);
 
-  uint32_t TakeFreeSlot(bool* waited);  // waits for one; says whether it had to
-  void GiveBack(uint32_t slot);
+  struct FreeSlot {
+    uint32_t slot = 0;
+    int64_t since_ns = 0;
+  };
+  FreeSlot TakeFreeSlot();  // the one that has been free for longest; waits for one
+  void GiveBack(FreeSlot slot);
 
   RunState& state_;
   Transport& transport_;
@@ -64,7 +68,9 @@ class Lane {
   // Between sender and receiver of the open loop.
   std::mutex mutex_;
   std::condition_variable slot_is_free_;
-  std::vector<uint32_t> free_slots_;  // guarded by mutex_
+  std::vector<FreeSlot> free_slots_;  // guarded by mutex_: a ring that begins at first_free_
+  size_t first_free_ = 0;             // guarded by mutex_
+  size_t num_free_ = 0;               // guarded by mutex_
 
   // The sender's own.
   Histogram send_lag_;

@@ -6,7 +6,8 @@
 
 namespace embedding::loadtest {
 
-// SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"): 64 bits a step, any seed good.
+// SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"): 64 bits a step, any seed
+// good.
 class Random {
  public:
   // Streams of one seed are independent of each other.

@@ -20,8 +20,8 @@ struct InFlightSamples {
 };
 
 // Samples the calls in flight at uneven times, since even ones would beat with constant arrivals.
-void SampleInFlight(const RunState& state, std::span<const std::unique_ptr<Lane>> lanes,
-                    const std::atomic<bool>& ended, InFlightSamples& samples) {
+void SampleInFlight(const RunState& state, std::span<const std::unique_ptr<Lane>> lanes, const std::atomic<bool>& ended,
+                    InFlightSamples& samples) {
   Random random(state.plan.seed, ~uint64_t{1});
   int64_t next = state.measure_from_ns;
   while (true) {
@@ -47,13 +47,12 @@ int SlotsOf(const RunPlan& plan, int count, int index) {
 }
 
 RunResult RunLoadTest(const RunPlan& plan, std::span<Transport* const> connections, Clock& clock,
-              const std::atomic<bool>& stop) {
+                      const std::atomic<bool>& stop) {
   RunState state{.plan = plan, .clock = clock, .stop = stop};
   state.num_lanes = static_cast<int>(connections.size());
   state.start_ns = clock.NowNs() + kLeadNs;
   state.measure_from_ns = state.start_ns + plan.warmup_ns;
-  state.measure_until_ns =
-      plan.duration_ns > 0 ? state.measure_from_ns + plan.duration_ns : Transport::kForever;
+  state.measure_until_ns = plan.duration_ns > 0 ? state.measure_from_ns + plan.duration_ns : Transport::kForever;
 
   std::vector<std::unique_ptr<Lane>> lanes;
   for (Transport* const connection : connections) {

@@ -12,8 +12,8 @@ enum class Arrivals {
   kPoisson,   // exponential gaps: arrivals that know nothing of each other, as those of many callers
 };
 
-// The planned send times of calls 0, 1, 2, ..., in nanoseconds after the start of the run. They depend on rate, arrivals
-// and seed alone, never on the server's answers nor on the number of connections. Not thread-safe.
+// The planned send times of calls 0, 1, 2, ..., in nanoseconds after the start of the run. They depend on rate,
+// arrivals and seed alone, never on the server's answers nor on the number of connections. Not thread-safe.
 class Schedule {
  public:
   // rate: calls per second, > 0. seed: used by kPoisson.

@@ -12,11 +12,11 @@ namespace embedding::loadtest {
 struct Threshold {
   enum class Metric { kPercentile, kMax, kMean, kErrors, kErrorShare, kRate };
   Metric metric = Metric::kMax;
-  double quantile = 0;    // of kPercentile
-  bool above = true;      // the comparison is > or >=
+  double quantile = 0;  // of kPercentile
+  bool above = true;    // the comparison is > or >=
   bool or_equal = false;
-  double bound = 0;       // nanoseconds; errors: a count; kErrorShare: in [0, 1]; kRate: calls answered per second
-  std::string text;       // as it was given
+  double bound = 0;  // nanoseconds; errors: a count; kErrorShare: in [0, 1]; kRate: calls answered per second
+  std::string text;  // as it was given
 };
 
 // Parses METRIC OP VALUE. METRIC: p50 p90 p99 p99.9 max mean (VALUE with unit us, ms or s), errors (a count, or a share

@@ -34,29 +34,30 @@ enum class Verdict {
 // How a call ended.
 struct CallDone {
   uint32_t slot = 0;
-  int code = 0;            // gRPC status code, 0 = OK
-  std::string message;     // of the status, or why the answer is not accepted; empty for a good answer
-  int64_t done_ns = 0;     // taken as soon as the answer was there, before it was checked
-  int64_t bytes = 0;       // of the answer's message
+  int code = 0;         // gRPC status code, 0 = OK
+  std::string message;  // of the status, or why the answer is not accepted; empty for a good answer
+  int64_t done_ns = 0;  // taken as soon as the answer was there, before it was checked
+  int64_t bytes = 0;    // of the answer's message
   Verdict verdict = Verdict::kUnchecked;
 };
 
-// One connection. Prepare, Start and FinishSending are called by one thread at a time, Next by one thread; the two may be
-// different threads.
+// One connection. Prepare, Start and FinishSending are called by one thread at a time, Next by one thread; the two may
+// be different threads.
 class Transport {
  public:
   static constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
   enum class NextResult { kDone, kTimeout, kClosed };
 
   virtual ~Transport() = default;
-  // Builds call number `call` in `slot`, which is free. not_before_ns: when it will be started; deadlines count from there.
+  // Builds call number `call` in `slot`, which is free. not_before_ns: when it will be started; deadlines count from
+  // there.
   virtual void Prepare(uint32_t slot, uint64_t call, int64_t not_before_ns) = 0;
   // Sends the prepared call.
   virtual void Start(uint32_t slot) = 0;
   // Nothing is prepared or started after this.
   virtual void FinishSending() = 0;
-  // Waits for the end of any started call (kDone), until the given time (kTimeout), or until FinishSending was called and
-  // every started call has been delivered (kClosed).
+  // Waits for the end of any started call (kDone), until the given time (kTimeout), or until FinishSending was called
+  // and every started call has been delivered (kClosed).
   virtual NextResult Next(int64_t until_ns, CallDone* done) = 0;
   // Bytes of the request messages prepared so far. Called when nothing else runs.
   virtual int64_t bytes_sent() const = 0;
