@@ -14,8 +14,8 @@ IMAGE_PACKAGES=(buildah debootstrap)
 FUZZ_PACKAGES=(clang-14)
 LINT_PACKAGES=(clang-14 clang-format-14 clang-tidy-14 shellcheck python3 prometheus)
 
-# Files that tests and lints fetch from PyPI and npm stay here, outside the tree.
-export EMBEDDING_CACHE_DIR=${EMBEDDING_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/embedding-server}
+# What tests and lints fetch from PyPI and npm stays here, outside the tree (tests/interop/cache.py says the same).
+CACHE_DIR=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/embedding-server
 
 heading() { printf '\n== %s\n' "$*"; }
 
@@ -78,7 +78,7 @@ start_server() {
   SERVER_ADDRESS=
   for _ in $(seq 300); do
     kill -0 "$SERVER_PID" 2>/dev/null || { cat "$log" >&2; die "the server did not start"; }
-    SERVER_ADDRESS=$(sed -n 's/.* grpc=\([^ ]*\).*/\1/p' "$log" | head -n 1)
+    SERVER_ADDRESS=$(sed -n 's/.* grpc="\{0,1\}\([^ "]*\).*/\1/p' "$log" | head -n 1)
     if [[ -n $SERVER_ADDRESS ]] && "$binary" health --address "$SERVER_ADDRESS" >/dev/null 2>&1; then return 0; fi
     sleep 0.1
   done

@@ -16,6 +16,7 @@ import tempfile
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(REPOSITORY, "tests", "interop"))
+import cache  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
 BLOCK = re.compile(r"^(<!-- not run: [^\n]*-->\n)?```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -29,8 +30,7 @@ class ReadmeRun:
         self.server = None
         self.ran = 0
         self.failures = []
-        modules = os.path.join(os.environ.get("EMBEDDING_CACHE_DIR", os.path.expanduser("~/.cache/embedding-server")),
-                               "node", "node_modules")
+        modules = os.path.join(cache.folder("node"), "node_modules")
         self.environment = {**os.environ, "PATH": f"{binaries}:/usr/bin:{os.environ['PATH']}", "NODE_PATH": modules,
                             "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
 

@@ -1,11 +1,12 @@
 """Runs node_client.cjs against a server. Usage: node_client_test.py EMBEDDING_SERVER.
 
-The packages come from npm into EMBEDDING_CACHE_DIR. Without node or npm the test says so and exits with 77: skipped.
+The packages come from npm into the cache. Without node or npm the test says so and exits with 77: skipped.
 """
 import os
 import subprocess
 import sys
 
+import cache
 import stubs
 from server_process import ServerProcess
 
@@ -15,8 +16,7 @@ SKIPPED = 77
 
 
 def fetch():
-    cache = os.environ.get("EMBEDDING_CACHE_DIR", os.path.expanduser("~/.cache/embedding-server"))
-    folder = os.path.join(cache, "node")
+    folder = cache.folder("node")
     if not os.path.exists(os.path.join(folder, "complete")):
         os.makedirs(folder, exist_ok=True)
         try:

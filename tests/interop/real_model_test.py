@@ -1,6 +1,6 @@
 """The token table of a real model (all-MiniLM-L6-v2) loads by tensor name and equals what Python's safetensors reads.
 
-Usage: real_model_test.py EMBEDDING_SERVER. The model is 91 MB from a PyPI package, kept in EMBEDDING_CACHE_DIR and never
+Usage: real_model_test.py EMBEDDING_SERVER. The model is 91 MB from a PyPI package, kept in the cache and never
 committed. Without PyPI the test says so and exits with 77, which ctest counts as skipped.
 """
 import glob
@@ -12,6 +12,7 @@ import unittest
 
 import numpy as np
 
+import cache
 import canonical
 import stubs
 
@@ -24,11 +25,10 @@ DEADLINE_S = 60
 
 def fetch():
     """Puts the packages into the cache, once; returns their folder or exits with SKIPPED."""
-    cache = os.environ.get("EMBEDDING_CACHE_DIR", os.path.expanduser("~/.cache/embedding-server"))
-    folder = os.path.join(cache, "minilm")
+    folder = cache.folder("minilm")
     if os.path.exists(os.path.join(folder, "complete")):
         return folder
-    venv = os.path.join(cache, "venv")
+    venv = cache.folder("venv")
     pip = [os.path.join(venv, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target",
            folder]
     try:

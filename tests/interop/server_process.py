@@ -16,11 +16,13 @@ class ServerProcess:
         self._process = subprocess.Popen(
             [binary, "--grpc-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--log-format", "json"] + arguments,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log, env=environment)
-        self.address = None
+        self.address = self.admin_address = None  # HOST:PORT of gRPC, and of the admin pages
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
             events = self.events()
             self.address = next((event["grpc"] for event in events if "grpc" in event), None)
+            admin = next((event["admin"] for event in events if "admin" in event), "")
+            self.admin_address = admin.removeprefix("http://").rstrip("/")
             if self.address and any(event.get("msg") == "ready" for event in events):
                 return
             if self._process.poll() is not None or time.monotonic() > deadline:
