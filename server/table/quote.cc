@@ -35,7 +35,7 @@ size_t MultiByteLength(absl::string_view text) {
 
 }  // namespace
 
-std::string Escaped(absl::string_view text, size_t max_bytes) {
+std::string EscapedText(absl::string_view text, size_t max_bytes) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out;
   out.reserve(std::min(text.size(), max_bytes) + 8);
@@ -70,12 +70,12 @@ std::string Escaped(absl::string_view text, size_t max_bytes) {
 }
 
 std::string Quoted(absl::string_view text, size_t max_bytes) {
-  return absl::StrCat("\"", Escaped(text, max_bytes), "\"");
+  return absl::StrCat("\"", EscapedText(text, max_bytes), "\"");
 }
 
 absl::Status WithPath(absl::string_view path, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(Escaped(path, kMaxPathBytes), ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat(EscapedText(path, kMaxPathBytes), ": ", status.message()));
 }
 
 }  // namespace embedding

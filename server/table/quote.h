@@ -10,9 +10,9 @@ namespace embedding {
 
 // The text on one printable line: control bytes, backslashes, double quotes and bytes that are not UTF-8 become escapes
 // such as \n and \x80; valid UTF-8 stays. Cut after max_bytes bytes of text with "...".
-std::string Escaped(absl::string_view text, size_t max_bytes = 200);
+std::string EscapedText(absl::string_view text, size_t max_bytes = 200);
 
-// Escaped, between double quotes.
+// EscapedText, between double quotes.
 std::string Quoted(absl::string_view text, size_t max_bytes = 200);
 
 // A status of the same code whose message starts with the path; OK stays OK.

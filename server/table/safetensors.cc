@@ -51,7 +51,7 @@ unsigned DtypeBits(string_view dtype) {
 
 std::string ShapeText(const std::vector<uint64_t>& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
-std::string ValueText(dom::element value) { return Escaped(simdjson::minify(value), 60); }
+std::string ValueText(dom::element value) { return EscapedText(simdjson::minify(value), 60); }
 
 absl::Status HeaderError(string_view what) { return absl::DataLossError(absl::StrCat("safetensors header ", what)); }
 
@@ -225,7 +225,7 @@ absl::Status CheckTiling(const std::vector<SafetensorsTensor>& tensors, uint64_t
 }
 
 std::string TensorText(const SafetensorsTensor& tensor) {
-  return absl::StrCat(Quoted(tensor.name, 80), " ", Escaped(tensor.dtype, 20), " ", ShapeText(tensor.shape));
+  return absl::StrCat(Quoted(tensor.name, 80), " ", EscapedText(tensor.dtype, 20), " ", ShapeText(tensor.shape));
 }
 
 std::string ListText(const std::vector<const SafetensorsTensor*>& tensors) {
@@ -332,7 +332,7 @@ absl::StatusOr<RowLayout> SelectTable(const std::vector<SafetensorsTensor>& tens
     table = &*found;
     if (!DtypeFromName(table->dtype).has_value()) {
       return TensorError(name,
-                         absl::StrCat("has dtype ", Escaped(table->dtype, 40), ", served are F32, F16, BF16, F64"));
+                         absl::StrCat("has dtype ", EscapedText(table->dtype, 40), ", served are F32, F16, BF16, F64"));
     }
     if (table->shape.size() != 2) {
       return TensorError(name, absl::StrCat("has rank ", table->shape.size(), ", shape ", ShapeText(table->shape),

@@ -23,7 +23,7 @@ constexpr size_t kMaxNameBytes = 64;
 absl::Status Refused(string_view what) { return absl::InvalidArgumentError(what); }
 
 absl::Status NotAllowed(string_view key, string_view value, string_view allowed) {
-  return Refused(absl::StrCat("table option ", key, "=", Escaped(value), ": allowed are ", allowed));
+  return Refused(absl::StrCat("table option ", key, "=", EscapedText(value), ": allowed are ", allowed));
 }
 
 absl::Status SetTensor(string_view value, TableOptions* options) {
