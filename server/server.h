@@ -16,11 +16,11 @@ class Server {
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
   ~Server();
 
-  // Loads every table, then says SERVING. DATA_LOSS or INVALID_ARGUMENT: the first table that was refused. CANCELLED when
-  // Drain was called meanwhile.
+  // Loads every table, then says SERVING. DATA_LOSS or INVALID_ARGUMENT: the first table that was refused. CANCELLED
+  // when Drain was called meanwhile.
   absl::Status Load();
-  // NOT_SERVING at once, drain_delay, then no new calls; returns when the calls in flight are answered or drain_timeout is
-  // over. Logs the calls started and answered.
+  // NOT_SERVING at once, drain_delay, then no new calls; returns when the calls in flight are answered or drain_timeout
+  // is over. Logs the calls started and answered.
   void Drain();
 
   // As bound: "127.0.0.1:41234".

@@ -1,0 +1,34 @@
+// What the process asks of the operating system: signals as events, descriptors enough.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+namespace embedding {
+
+// Turns SIGTERM and SIGINT into events of one loop. Made before any other thread, which then inherit the signals' mask;
+// ignores SIGHUP, SIGPIPE and SIGUSR1, which would end the process otherwise.
+class ProcessEvents {
+ public:
+  enum class Event { kSignal, kNotified, kTimeout };
+
+  ProcessEvents();
+  ~ProcessEvents();
+  ProcessEvents(const ProcessEvents&) = delete;
+  ProcessEvents& operator=(const ProcessEvents&) = delete;
+
+  // The next event; waits for ever without a time. Signals come first.
+  Event Wait(std::optional<std::chrono::steady_clock::time_point> until);
+  // Wakes Wait, from any thread.
+  void Notify();
+
+ private:
+  int signal_fd_;
+  int notify_fd_;
+};
+
+// Raises the limit of open descriptors to what the process may have: each connection takes one, and gRPC 1.51 accepts
+// no more for good once they have run out.
+void RaiseDescriptorLimit();
+
+}  // namespace embedding

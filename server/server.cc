@@ -1,0 +1,312 @@
+#include "server/server.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "server/admin/admin_server.h"
+#include "server/build_info.h"
+#include "server/endpoint.h"
+#include "server/exec/cpu_count.h"
+#include "server/exec/mutex.h"
+#include "server/exec/worker_pool.h"
+#include "server/load_progress.h"
+#include "server/search/exact_index.h"
+#include "server/service/admission.h"
+#include "server/service/embedding_service.h"
+#include "server/service/health_service.h"
+#include "server/service/log.h"
+#include "server/service/metrics.h"
+#include "server/service/reflection_service.h"
+#include "server/service/rpc_server.h"
+#include "server/service/snapshot.h"
+#include "server/service/table_service.h"
+#include "server/table/load_table.h"
+
+namespace embedding {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr char kEmbeddingService[] = "embedding.v1.EmbeddingService";
+constexpr char kTableService[] = "embedding.v1.TableService";
+constexpr char kHealthService[] = "grpc.health.v1.Health";
+
+double SecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+std::string TableHealthName(const std::string& table) { return absl::StrCat("table/", table); }
+
+std::vector<std::string> TableNames(const ServerOptions& options) {
+  std::vector<std::string> names;
+  for (const TableOptions& table : options.tables) names.push_back(table.name);
+  return names;
+}
+
+std::vector<std::string> HealthNames(const ServerOptions& options) {
+  std::vector<std::string> names = {"", kEmbeddingService};
+  for (const TableOptions& table : options.tables) names.push_back(TableHealthName(table.name));
+  return names;
+}
+
+absl::Status NotBound(const std::string& flag, const std::string& address, const std::string& why) {
+  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " (--", flag, "): ", why));
+}
+
+TableMetrics MetricsOf(const EmbeddingTable& table, const Snapshot& snapshot) {
+  TableMetrics metrics;
+  metrics.name = snapshot.name;
+  metrics.version = static_cast<int64_t>(snapshot.version);
+  metrics.rows = table.num_rows();
+  metrics.dim = table.dim();
+  metrics.size_bytes = table.size_bytes();
+  metrics.load_seconds = table.load_seconds();
+  metrics.loaded_timestamp_seconds = std::chrono::duration<double>(snapshot.loaded_at.time_since_epoch()).count();
+  metrics.dtype = std::string(DtypeName(table.dtype()));
+  metrics.format = std::string(TableFormatName(table.format()));
+  metrics.fingerprint = table.fingerprint();
+  return metrics;
+}
+
+}  // namespace
+
+struct Server::Impl {
+  explicit Impl(const ServerOptions& given)
+      : options(given),
+        threads(options.threads > 0 ? options.threads : AvailableCpus()),
+        metrics(ThisBuild()),
+        admission(options.admission),
+        registry(TableNames(options)),
+        health(HealthNames(options)),
+        pool(std::make_unique<WorkerPool>(threads)) {}
+
+  const ServerOptions options;
+  const int threads;
+  const SteadyClock::time_point started = SteadyClock::now();
+
+  // What calls use, before what brings the calls: destroyed after it.
+  Metrics metrics;
+  Admission admission;
+  TableRegistry registry;
+  HealthService health;
+  std::unique_ptr<WorkerPool> pool;  // Similarity and NearestNeighbour
+  std::unique_ptr<RpcServer> rpc;
+  std::unique_ptr<grpc::Server> grpc_server;
+  std::unique_ptr<AdminServer> admin;
+
+  std::string grpc_address;
+  std::string unix_path;  // ours to remove; empty for TCP
+
+  std::atomic<bool> draining{false};
+  Mutex mutex;
+  CondVar wake;
+  bool drained ABSL_GUARDED_BY(mutex) = false;
+
+  std::vector<RpcMethod> Methods();
+  std::vector<StreamMethod> Streams();
+  absl::Status Listen();
+  absl::Status LoadOne(const TableOptions& table, WorkerPool& loaders);
+  void Shutdown(std::chrono::milliseconds timeout);
+};
+
+std::vector<RpcMethod> Server::Impl::Methods() {
+  const ServiceContext context = {&registry, pool.get(), &metrics, &admission, options.limits};
+  std::vector<RpcMethod> methods = EmbeddingServiceMethods(context);
+  for (RpcMethod& method : TableServiceMethods(context, ThisBuild(), started)) methods.push_back(std::move(method));
+  return methods;
+}
+
+std::vector<StreamMethod> Server::Impl::Streams() {
+  std::vector<StreamMethod> streams = health.Methods();
+  if (options.reflection) {
+    std::vector<std::string> services = {kEmbeddingService, kTableService, kHealthService};
+    for (const std::string& name : ReflectionServiceNames()) services.push_back(name);
+    for (StreamMethod& method : ReflectionMethods(services)) streams.push_back(std::move(method));
+  }
+  return streams;
+}
+
+absl::Status Server::Impl::Listen() {
+  const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(options.grpc_address, /*allow_unix=*/true);
+  if (!endpoint.ok()) return NotBound("grpc-address", options.grpc_address, std::string(endpoint.status().message()));
+  std::vector<std::string> addresses = {options.grpc_address};
+  if (endpoint->unix_path.empty()) {
+    absl::StatusOr<std::vector<std::string>> resolved = ResolveEndpoint(*endpoint);
+    if (!resolved.ok()) {
+      return NotBound("grpc-address", options.grpc_address, std::string(resolved.status().message()));
+    }
+    addresses = *std::move(resolved);
+  } else if (absl::Status s = ClearUnixSocket(endpoint->unix_path); !s.ok()) {
+    return NotBound("grpc-address", options.grpc_address, std::string(s.message()));
+  }
+
+  absl::StatusOr<std::unique_ptr<AdminServer>> started_admin =
+      AdminServer::Start(options.admin_address, metrics, [this] { return registry.all_loaded() && !draining.load(); });
+  if (!started_admin.ok()) {
+    return absl::UnavailableError(absl::StrCat(std::string(started_admin.status().message()), " (--admin-address)"));
+  }
+  admin = *std::move(started_admin);
+
+  rpc = std::make_unique<RpcServer>(Methods(), options.limits, metrics, threads, Streams());
+  grpc::ServerBuilder builder;
+  rpc->Register(builder);
+  // The library would be content if one of a name's addresses were free: so each is bound by itself.
+  std::vector<int> ports(addresses.size(), 0);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    builder.AddListeningPort(addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  grpc_server = builder.BuildAndStart();
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (grpc_server != nullptr && ports[i] != 0) continue;
+    if (grpc_server == nullptr && ports[i] != 0 && i + 1 < addresses.size()) continue;
+    if (grpc_server != nullptr) grpc_server->Shutdown();
+    grpc_server.reset();
+    return NotBound("grpc-address", addresses[i], WhyNotBound(addresses[i]));
+  }
+  unix_path = endpoint->unix_path;
+  if (unix_path.empty()) {
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      addresses[i] = absl::StrCat(addresses[i].substr(0, addresses[i].rfind(':')), ":", ports[i]);
+    }
+  }
+  grpc_address = absl::StrJoin(addresses, ",");
+  rpc->Start();
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::LoadOne(const TableOptions& table_options, WorkerPool& loaders) {
+  std::unique_ptr<EmbeddingTable> table;
+  {
+    LoadProgressLine line(table_options.name);
+    absl::StatusOr<std::unique_ptr<EmbeddingTable>> loaded =
+        LoadTable(table_options, options.table_limits, loaders,
+                  [&line](int64_t done_bytes, int64_t total_bytes) { line.Update(done_bytes, total_bytes); });
+    if (!loaded.ok()) return loaded.status();
+    table = *std::move(loaded);
+  }
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->name = table_options.name;
+  snapshot->index = BuildExactIndex(*table, loaders);
+  snapshot->default_metric = MetricOf(table->metric());
+  snapshot->loaded_at = std::chrono::system_clock::now();
+  snapshot->table = std::move(table);
+  const EmbeddingTable& loaded = *snapshot->table;
+  metrics.SetTable(MetricsOf(loaded, *snapshot));
+  registry.Publish(snapshot);
+  health.SetServing(TableHealthName(table_options.name), true);
+  Log(LogLevel::kInfo, "table loaded",
+      {{"table", table_options.name},
+       {"rows", loaded.num_rows()},
+       {"dim", loaded.dim()},
+       {"dtype", std::string(DtypeName(loaded.dtype()))},
+       {"size_bytes", loaded.size_bytes()},
+       {"format", std::string(TableFormatName(loaded.format()))},
+       {"keys", loaded.vocabulary() != nullptr},
+       {"fingerprint", loaded.fingerprint()},
+       {"seconds", loaded.load_seconds()}});
+  return absl::OkStatus();
+}
+
+// Ends the calls in the order in which nothing gets lost: new ones are told why, streams end, then the library waits
+// for those in flight.
+void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
+  registry.BeginShutdown();
+  if (grpc_server == nullptr) return;
+  rpc->EndStreams();
+  grpc_server->Shutdown(std::chrono::system_clock::now() + timeout);
+  rpc->Join();
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  if (absl::Status s = InitLogging(options.log_format, options.log_level, &impl->metrics); !s.ok()) return s;
+  const BuildInfo build = ThisBuild();
+  Log(LogLevel::kInfo, "embedding-server",
+      {{"version", build.version},
+       {"revision", build.revision},
+       {"compiler", build.compiler},
+       {"simd", build.simd},
+       {"threads", impl->threads}});
+  std::unique_ptr<Server> server(new Server(std::move(impl)));
+  if (absl::Status s = server->impl_->Listen(); !s.ok()) return s;
+  Log(LogLevel::kInfo, "listening",
+      {{"grpc", server->grpc_address()}, {"admin", absl::StrCat("http://", server->admin_address(), "/")}});
+  return server;
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Server::~Server() {
+  bool drained;
+  {
+    MutexLock lock(&impl_->mutex);
+    drained = impl_->drained;
+  }
+  impl_->draining.store(true);
+  if (!drained) {
+    impl_->health.BeginShutdown();
+    impl_->Shutdown(std::chrono::milliseconds(0));
+  }
+  impl_->grpc_server.reset();
+  if (!impl_->unix_path.empty()) unlink(impl_->unix_path.c_str());
+  impl_->admin.reset();
+  impl_->rpc.reset();
+  impl_->pool.reset();
+  // The metrics that count log lines end here.
+  static_cast<void>(InitLogging(impl_->options.log_format, impl_->options.log_level, nullptr));
+}
+
+absl::Status Server::Load() {
+  Impl& impl = *impl_;
+  WorkerPool loaders(impl.threads);
+  for (const TableOptions& table : impl.options.tables) {
+    if (impl.draining.load()) return absl::CancelledError("the server is shutting down");
+    if (absl::Status s = impl.LoadOne(table, loaders); !s.ok()) return s;
+  }
+  if (impl.draining.load()) return absl::CancelledError("the server is shutting down");
+  impl.health.SetServing(kEmbeddingService, true);
+  impl.health.SetServing("", true);
+  Log(LogLevel::kInfo, "ready", {{"seconds", SecondsSince(impl.started)}});
+  return absl::OkStatus();
+}
+
+void Server::Drain() {
+  Impl& impl = *impl_;
+  if (impl.draining.exchange(true)) return;
+  const SteadyClock::time_point start = SteadyClock::now();
+  impl.health.BeginShutdown();
+  Log(LogLevel::kInfo, "draining",
+      {{"drain_delay_seconds", std::chrono::duration<double>(impl.options.drain_delay).count()},
+       {"drain_timeout_seconds", std::chrono::duration<double>(impl.options.drain_timeout).count()}});
+  // The delay is for balancers to see NOT_SERVING; before all tables are there, none sends calls.
+  if (impl.registry.all_loaded()) {
+    MutexLock lock(&impl.mutex);
+    const SteadyClock::time_point until = start + impl.options.drain_delay;
+    while (SteadyClock::now() < until) impl.wake.WaitUntil(&impl.mutex, until);
+  }
+  impl.Shutdown(impl.options.drain_timeout);
+  {
+    MutexLock lock(&impl.mutex);
+    impl.drained = true;
+  }
+  if (!impl.unix_path.empty()) unlink(impl.unix_path.c_str());
+  Log(LogLevel::kInfo, "drained",
+      {{"seconds", SecondsSince(start)},
+       {"started", impl.metrics.calls_started()},
+       {"answered", impl.metrics.calls_handled()}});
+}
+
+std::string Server::grpc_address() const { return impl_->grpc_address; }
+std::string Server::admin_address() const { return impl_->admin == nullptr ? "" : impl_->admin->address(); }
+
+}  // namespace embedding
