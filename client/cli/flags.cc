@@ -1,0 +1,270 @@
+#include "client/cli/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/cli/revision.h"
+#include "client/cli/suggest.h"
+
+namespace embedding::client {
+namespace {
+
+constexpr int kUsage = 2;
+
+struct CommandName {
+  const char* name;
+  CommandKind kind;
+  const char* summary;
+};
+
+constexpr CommandName kCommands[] = {
+    {"lookup", CommandKind::kLookup, "Rows of the table, by key or id"},
+    {"similarity", CommandKind::kSimilarity, "Scores between rows or vectors"},
+    {"neighbours", CommandKind::kNeighbours, "The rows closest to each row or vector"},
+    {"tables", CommandKind::kTables, "What the server holds"},
+    {"info", CommandKind::kInfo, "Version, limits and SIMD target of the server"},
+    {"health", CommandKind::kHealth, "Whether the server answers requests"},
+};
+
+constexpr char kSpellings[] = R"(
+Rows
+  Words are keys, always. Ids go into --ids: "5", "0-9,17" (both ends included). "-" reads keys, or after
+  --ids ids, or after --vector vectors from stdin, one per line; empty lines are skipped. Write "--"
+  before a key that starts with "-".
+)";
+
+constexpr char kExitCodes[] = R"(
+Exit codes
+  0 done; 1 output could not be written; 2 wrong usage; 4 not serving (health); 64+N the call ended with
+  gRPC status N (69 not found, 78 unavailable, 68 deadline exceeded, ...); 130 interrupted
+)";
+
+std::string RootHelp() {
+  std::string text =
+      "Asks an embedding server for rows, scores and neighbours.\n\n"
+      "Usage: embedding-cli [-a ADDRESS] COMMAND [words] [flags, in any order]\n\nCommands\n";
+  for (const CommandName& command : kCommands) {
+    absl::StrAppend(&text, "  ", command.name, std::string(12 - std::string(command.name).size(), ' '), command.summary,
+                    "\n");
+  }
+  absl::StrAppend(&text, R"(
+Flags of every command
+  -a, --address ADDRESS   HOST:PORT or unix:PATH [default: 127.0.0.1:50051] [env: EMBEDDING_ADDRESS]
+  --deadline DURATION     for the whole command, such as 500ms or 2s [default: 5s]
+  --output FORMAT         table, json (the protobuf JSON mapping of the answer), jsonl or csv [default: table]
+  -h, --help              of a command: its own flags
+  --version
+)",
+                  kSpellings, R"(
+Examples
+  embedding-cli lookup robot arm
+  embedding-cli lookup --ids 0-9,17 --output csv
+  embedding-cli similarity robot arm box tool
+  embedding-cli neighbours king --k 10
+  embedding-cli neighbours --vector 0.1,-2,3 --metric dot --output json
+)",
+                  kExitCodes);
+  return text;
+}
+
+// The parser of one command; fills `command` while parsing.
+class CommandParser {
+ public:
+  CommandParser(const CommandName& name, Command& command) : app_(name.summary, ""), command_(command) {
+    command_.kind = name.kind;
+    app_.name(absl::StrCat("embedding-cli ", name.name));
+    app_.add_option("-a,--address", command_.client.address, "HOST:PORT or unix:PATH")
+        ->envname("EMBEDDING_ADDRESS")
+        ->capture_default_str();
+    app_.add_option("--deadline", deadline_, "For the whole command, such as 500ms or 2s")->capture_default_str();
+    app_.add_option("--output", output_, "Format of stdout")
+        ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))
+        ->capture_default_str();
+    switch (name.kind) {
+      case CommandKind::kLookup:
+        AddTable();
+        AddRows("Keys of the rows");
+        break;
+      case CommandKind::kSimilarity:
+        AddTable();
+        AddRows("Keys of the rows");
+        AddVectors("With rows: the vectors are the left side, the rows the right side.");
+        AddMetric();
+        app_.add_option("--layout", pairing_,
+                        "first: the first with each of the others (or each vector with each row); pairwise: 1st with "
+                        "2nd, 3rd with 4th (or vector i with row i); all-pairs: each with each")
+            ->check(CLI::IsMember({"first", "pairwise", "all-pairs"}))
+            ->capture_default_str();
+        break;
+      case CommandKind::kNeighbours:
+        AddTable();
+        AddRows("Keys of the rows whose neighbours are wanted");
+        AddVectors("Instead of rows.");
+        AddMetric();
+        app_.add_option("--k", command_.k, "Neighbours of each query")
+            ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()))
+            ->capture_default_str();
+        app_.add_flag("--include-inputs", command_.include_inputs, "Let a row be its own neighbour");
+        app_.add_flag("--vectors", command_.return_vectors, "Show the neighbours' vectors too");
+        break;
+      case CommandKind::kTables:
+        AddTable();
+        break;
+      case CommandKind::kInfo:
+        break;
+      case CommandKind::kHealth:
+        app_.add_option("--service", command_.service,
+                        "embedding.v1.EmbeddingService or table/NAME; without it the server as a whole");
+        app_.add_flag("--watch", command_.watch,
+                      "Print each change until interrupted, or until --deadline if that is given");
+        break;
+    }
+    app_.footer(name.kind <= CommandKind::kNeighbours ? absl::StrCat(kSpellings, kExitCodes) : kExitCodes);
+  }
+
+  CLI::App& app() { return app_; }
+
+  // Reads the arguments that follow the command's name.
+  ParsedLine Parse(std::vector<std::string> arguments) {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    try {
+      app_.parse(std::move(arguments));
+    } catch (const CLI::CallForHelp&) {
+      return {std::nullopt, 0, app_.help(), ""};
+    } catch (const CLI::ExtrasError&) {
+      return UsageError(Unexpected());
+    } catch (const CLI::Error& error) {
+      return UsageError(error.what());
+    }
+    return Finish();
+  }
+
+ private:
+  void AddTable() {
+    app_.add_option("--table", command_.table, "Name of the table; not needed where there is only one");
+  }
+
+  void AddRows(const char* what) {
+    app_.add_option("keys", command_.keys, what);
+    app_.add_option("--ids", command_.ids, "Rows by position: 5 or 0-9,17; may be repeated")->allow_extra_args(false);
+  }
+
+  void AddVectors(const char* role) {
+    app_.add_option("--vector", command_.vectors, absl::StrCat("Numbers with commas; may be repeated. ", role))
+        ->allow_extra_args(false);
+  }
+
+  void AddMetric() {
+    app_.add_option("--metric", metric_, "How close; without it as the table is set")
+        ->check(CLI::IsMember({"cosine", "dot", "euclidean"}));
+  }
+
+  ParsedLine Finish() {
+    static const std::map<std::string, Output> kOutputs = {
+        {"table", Output::kTable}, {"json", Output::kJson}, {"jsonl", Output::kJsonl}, {"csv", Output::kCsv}};
+    static const std::map<std::string, Metric> kMetrics = {{"", Metric::kTableDefault},
+                                                           {"cosine", Metric::kCosine},
+                                                           {"dot", Metric::kDot},
+                                                           {"euclidean", Metric::kEuclidean}};
+    static const std::map<std::string, Pairing> kPairings = {
+        {"first", Pairing::kFirst}, {"pairwise", Pairing::kPairwise}, {"all-pairs", Pairing::kAllPairs}};
+    command_.output = kOutputs.at(output_);
+    command_.metric = kMetrics.at(metric_);
+    command_.pairing = kPairings.at(pairing_);
+    command_.deadline_given = app_.count("--deadline") > 0;
+    absl::Duration deadline;
+    if (!absl::ParseDuration(deadline_, &deadline) || deadline < absl::Milliseconds(1) || deadline > absl::Hours(24)) {
+      return UsageError(
+          absl::StrCat("--deadline: \"", deadline_, "\" is no duration in 1ms..24h, such as 500ms or 2s"));
+    }
+    command_.client.deadline = std::chrono::milliseconds(absl::ToInt64Milliseconds(deadline));
+    return {command_, 0, "", ""};
+  }
+
+  std::string Unexpected() const {
+    for (const std::string& word : app_.remaining()) {
+      if (word.size() < 2 || word[0] != '-') continue;
+      const std::string flag = word.substr(0, word.find('='));
+      std::vector<std::string> known;
+      for (const CLI::Option* option : app_.get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      }
+      const std::string suggestion = Suggestion(flag, known);
+      return absl::StrCat("unknown flag ", flag, suggestion.empty() ? "" : "; did you mean " + suggestion + "?");
+    }
+    return absl::StrCat("unexpected word \"", app_.remaining().empty() ? "" : app_.remaining().front(), "\"");
+  }
+
+  ParsedLine UsageError(const std::string& message) const {
+    return {std::nullopt, kUsage, "", absl::StrCat("embedding-cli: ", message, "\nSee ", app_.get_name(), " --help\n")};
+  }
+
+  CLI::App app_;
+  Command& command_;
+  std::string deadline_ = "5s";
+  std::string output_ = "table";
+  std::string metric_;
+  std::string pairing_ = "first";
+};
+
+// Flags of any command that are followed by a value.
+std::vector<std::string> FlagsWithValue() {
+  std::vector<std::string> flags;
+  for (const CommandName& name : kCommands) {
+    Command command;
+    CommandParser parser(name, command);
+    for (const CLI::Option* option : parser.app().get_options()) {
+      if (option->get_items_expected_min() == 0) continue;
+      for (const std::string& long_name : option->get_lnames()) flags.push_back("--" + long_name);
+      for (const std::string& short_name : option->get_snames()) flags.push_back("-" + short_name);
+    }
+  }
+  return flags;
+}
+
+// The position of the command's name: the first word that is neither a flag nor a flag's value.
+size_t CommandPosition(const std::vector<std::string>& arguments) {
+  const std::vector<std::string> with_value = FlagsWithValue();
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].size() > 1 && arguments[i][0] == '-') {
+    i += std::count(with_value.begin(), with_value.end(), arguments[i]) > 0 ? 2 : 1;
+  }
+  return std::min(i, arguments.size());
+}
+
+bool IsHelp(const std::string& word) { return word == "-h" || word == "--help"; }
+
+}  // namespace
+
+ParsedLine ParseCommandLine(const std::vector<std::string>& arguments) {
+  const size_t position = CommandPosition(arguments);
+  if (position == arguments.size()) {
+    if (std::any_of(arguments.begin(), arguments.end(), IsHelp)) return {std::nullopt, 0, RootHelp(), ""};
+    if (std::count(arguments.begin(), arguments.end(), "--version") > 0) {
+      return {std::nullopt, 0, absl::StrCat("embedding-cli ", EMBEDDING_VERSION, " (", EMBEDDING_REVISION, ")\n"), ""};
+    }
+    return {std::nullopt, kUsage, "", absl::StrCat("embedding-cli: a command is needed\n\n", RootHelp())};
+  }
+  std::string word = arguments[position];
+  if (word == "neighbors") word = "neighbours";
+  for (const CommandName& name : kCommands) {
+    if (word != name.name) continue;
+    std::vector<std::string> rest = arguments;
+    rest.erase(rest.begin() + static_cast<ptrdiff_t>(position));
+    Command command;
+    return CommandParser(name, command).Parse(std::move(rest));
+  }
+  std::vector<std::string> names;
+  for (const CommandName& name : kCommands) names.push_back(name.name);
+  const std::string suggestion = Suggestion(word, names);
+  return {std::nullopt, kUsage, "",
+          absl::StrCat("embedding-cli: unknown command \"", word, "\"",
+                       suggestion.empty() ? "" : "; did you mean " + suggestion + "?", "\nSee embedding-cli --help\n")};
+}
+
+}  // namespace embedding::client

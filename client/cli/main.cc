@@ -1,0 +1,38 @@
+// embedding-cli: asks an embedding server from the command line.
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands.h"
+#include "client/cli/flags.h"
+
+namespace {
+
+// Nothing is worth saving: the calls change nothing, and what was printed is complete lines.
+extern "C" void EndInterrupted(int) { _exit(embedding::client::kExitInterrupted); }
+
+int Main(const std::vector<std::string>& arguments) {
+  const embedding::client::ParsedLine line = embedding::client::ParseCommandLine(arguments);
+  std::cout << line.out << std::flush;
+  std::cerr << line.err;
+  if (!line.command) return line.exit_code;
+  return embedding::client::RunCommand(*line.command, std::cin, std::cout, std::cerr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGINT, EndInterrupted);
+  std::signal(SIGTERM, EndInterrupted);
+  std::ios::sync_with_stdio(false);
+  try {
+    return Main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {  // memory for a very large batch, at worst
+    std::cerr << "embedding-cli: " << error.what() << "\n";
+    return embedding::client::kExitUnexpected;
+  }
+}

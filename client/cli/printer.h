@@ -1,0 +1,36 @@
+// Answers -> stdout, in each of the output formats. Nothing here talks to a server.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "client/cli/flags.h"
+#include "client/types.h"
+
+namespace embedding::client {
+
+struct RowName {
+  int64_t id = 0;
+  std::string key;  // empty: the row has none
+};
+
+// names: one per row of the result; not looked at for json.
+void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, Output output, std::ostream& out);
+
+// left, right: what each vector is called; as many as the result has rows and columns.
+void PrintSimilarity(const SimilarityResult& result, const std::vector<std::string>& left,
+                     const std::vector<std::string>& right, Output output, std::ostream& out);
+
+// queries: what each query is called.
+void PrintNeighbours(const NearestNeighbourResult& result, const std::vector<std::string>& queries, Output output,
+                     std::ostream& out);
+
+void PrintTables(const std::vector<TableInfo>& tables, Output output, std::ostream& out);
+void PrintInfo(const ServerInfo& info, Output output, std::ostream& out);
+
+// status: "SERVING" and so on, as in grpc.health.v1.
+void PrintHealth(const std::string& status, Output output, std::ostream& out);
+
+}  // namespace embedding::client
