@@ -1,0 +1,330 @@
+#include "server/search/exact_index.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "server/search/row_norms.h"
+#include "tests/server/search/search_testing.h"
+#include "tests/testing/random_vectors.h"
+#include "tests/testing/simd_targets.h"
+
+namespace embedding {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::RandomRows;
+using testing::ReferenceNeighbours;
+using testing::ReferenceRows;
+using testing::ScopedSimdTarget;
+using testing::Search;
+using testing::SimdTargets;
+using testing::TableOf;
+using testing::VectorKind;
+
+constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean};
+constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16, Dtype::kBF16};
+
+// Scores by their bits: -0 is not 0, and a NaN equals itself.
+std::vector<std::pair<int64_t, uint32_t>> Bits(const std::vector<Neighbour>& neighbours) {
+  std::vector<std::pair<int64_t, uint32_t>> bits;
+  for (const Neighbour& neighbour : neighbours) {
+    uint32_t score;
+    std::memcpy(&score, &neighbour.score, sizeof(score));
+    bits.emplace_back(neighbour.id, score);
+  }
+  return bits;
+}
+
+VectorView View(const std::vector<float>& vector) { return {vector.data(), ElementType::kF32}; }
+
+std::vector<std::pair<int64_t, float>> Pairs(const std::vector<Neighbour>& neighbours) {
+  std::vector<std::pair<int64_t, float>> pairs;
+  for (const Neighbour& neighbour : neighbours) pairs.emplace_back(neighbour.id, neighbour.score);
+  return pairs;
+}
+
+// robot, arm, box, tool.
+const std::vector<float> kToys = {1, 0, 1, .9f, .1f, .8f, 0, 1, 0, -1, 0, .5f};
+
+TEST(ExactIndexTest, OrdersToysByEachMetric) {
+  WorkerPool pool(2);
+  const auto table = TableOf(Dtype::kF32, 3, kToys);
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> robot = {1, 0, 1};
+  // Dots 2, 1.7, 0, -0.5, computed by hand.
+  EXPECT_THAT(Pairs(Search(*index, {Metric::kDot, 4, {View(robot)}, {}}, pool).neighbours[0]),
+              ElementsAre(std::pair(int64_t{0}, 2.0f), std::pair(int64_t{1}, 1.7f), std::pair(int64_t{2}, 0.0f),
+                          std::pair(int64_t{3}, -0.5f)));
+  // The row that a query leaves out makes room for the next one.
+  const auto cosine = Search(*index, {Metric::kCosine, 2, {View(robot)}, {0}}, pool).neighbours[0];
+  ASSERT_EQ(cosine.size(), 2u);
+  EXPECT_EQ(cosine[0].id, 1);
+  EXPECT_NEAR(cosine[0].score, 0.995, 5e-4);
+  EXPECT_EQ(cosine[1], (Neighbour{2, 0.0f}));
+  const auto euclidean = Search(*index, {Metric::kEuclidean, 9, {View(robot)}, {}}, pool).neighbours[0];
+  ASSERT_EQ(euclidean.size(), 4u);  // k beyond the table gives the table
+  EXPECT_EQ(euclidean[0], (Neighbour{0, 0.0f}));
+  EXPECT_EQ(euclidean[3].id, 3);
+  EXPECT_FLOAT_EQ(euclidean[3].score, std::sqrt(4.25f));
+}
+
+TEST(ExactIndexTest, NoQueriesGiveNoResults) {
+  WorkerPool pool(1);
+  const auto table = TableOf(Dtype::kF32, 3, kToys);
+  const auto index = BuildExactIndex(*table, pool);
+  const NeighbourResult result = Search(*index, {Metric::kDot, 4, {}, {}}, pool);
+  EXPECT_EQ(result.outcome, WorkOutcome::kComplete);
+  EXPECT_THAT(result.neighbours, IsEmpty());
+}
+
+// One table per dimension around the vector widths; every target, 1 and 2 threads, k = 1, 10, 1000.
+class ExactIndexDimTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(ExactIndexDimTest, EqualsReferenceToTheBitOnEveryTarget) {
+  const int64_t dim = GetParam();
+  const int64_t num_rows = 1500;
+  WorkerPool one(1);
+  WorkerPool two(2);
+  for (Dtype dtype : kDtypes) {
+    std::mt19937_64 random(static_cast<uint64_t>(dim * 10) + static_cast<uint64_t>(dtype));
+    const auto table = TableOf(dtype, dim, RandomRows(VectorKind::kGaussian, num_rows, dim, random));
+    const std::vector<double> rows = ReferenceRows(*table);
+    // A row of the table that leaves itself out, and a raw vector, misaligned.
+    std::vector<float> raw = RandomRows(VectorKind::kGaussian, 1, dim, random);
+    std::vector<uint8_t> misaligned(raw.size() * sizeof(float) + 1);
+    std::memcpy(misaligned.data() + 1, raw.data(), raw.size() * sizeof(float));
+    const std::vector<VectorView> queries = {{table->row(7), ElementTypeOf(dtype)},
+                                             {misaligned.data() + 1, ElementType::kF32}};
+    for (Metric metric : kMetrics) {
+      const auto want0 = ReferenceNeighbours(metric, rows, dim, queries[0], 1000, 7);
+      const auto want1 = ReferenceNeighbours(metric, rows, dim, queries[1], 1000, -1);
+      for (int64_t target : SimdTargets()) {
+        const ScopedSimdTarget scoped(target);
+        for (WorkerPool* pool : {&one, &two}) {
+          const auto index = BuildExactIndex(*table, *pool);
+          for (int64_t k : {1, 10, 1000}) {
+            SCOPED_TRACE(std::string(hwy::TargetName(target)) + " k=" + std::to_string(k) +
+                         " threads=" + std::to_string(pool->num_threads()) + " dtype=" + std::string(DtypeName(dtype)));
+            const NeighbourResult got = Search(*index, {metric, k, queries, {7, -1}}, *pool);
+            const auto first = [k](std::vector<Neighbour> all) {
+              all.resize(static_cast<size_t>(k));
+              return all;
+            };
+            ASSERT_EQ(Bits(got.neighbours[0]), Bits(first(want0)));
+            ASSERT_EQ(Bits(got.neighbours[1]), Bits(first(want1)));
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dims, ExactIndexDimTest,
+                         ::testing::Values(1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127, 128, 129, 768),
+                         [](const auto& test) { return "Dim" + std::to_string(test.param); });
+
+// Random tables of every kind against the reference. EMBEDDING_SEARCH_ROUNDS asks for more rounds.
+TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
+  const char* asked = std::getenv("EMBEDDING_SEARCH_ROUNDS");
+  const int rounds = asked != nullptr ? std::atoi(asked) : 2000;
+  const std::vector<int64_t> targets = SimdTargets();
+  WorkerPool one(1);
+  WorkerPool two(2);
+  int64_t queries_checked = 0;
+  int64_t fallbacks = 0;
+  int64_t mismatches = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::mt19937_64 random(static_cast<uint64_t>(round));
+    const auto pick = [&random](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+    const ScopedSimdTarget scoped(targets[static_cast<size_t>(round) % targets.size()]);
+    WorkerPool& pool = round % 3 == 0 ? one : two;
+    const Metric metric = kMetrics[pick(3)];
+    const Dtype dtype = kDtypes[pick(3)];
+    const auto kind = static_cast<VectorKind>(pick(static_cast<int64_t>(VectorKind::kCount)));
+    const int64_t dim = 1 + pick(round % 10 == 0 ? 300 : 40);
+    const int64_t num_rows = 1 + pick(round % 4 == 0 ? 4000 : 300);
+    std::vector<float> values = RandomRows(kind, num_rows, dim, random);
+    if (pick(8) == 0) values[static_cast<size_t>(pick(num_rows * dim))] = pick(2) == 0 ? INFINITY : NAN;
+    const auto table = TableOf(dtype, dim, values);
+    const std::vector<double> rows = ReferenceRows(*table);
+    const auto index = BuildExactIndex(*table, pool);
+
+    NeighbourQuery query;
+    query.metric = metric;
+    const int64_t ks[] = {1, 2, 10, 1 + num_rows / 10, num_rows, num_rows + 5};
+    query.k = ks[pick(6)];
+    std::vector<std::vector<double>> vectors(static_cast<size_t>(1 + pick(6)));
+    for (std::vector<double>& vector : vectors) {
+      int64_t row = pick(num_rows);
+      while (!table->IsFinite(row) && row > 0) --row;
+      if (pick(2) == 0 && table->IsFinite(row)) {
+        query.queries.push_back({table->row(row), ElementTypeOf(dtype)});
+        query.excluded_row.push_back(pick(2) == 0 ? row : -1);
+        continue;
+      }
+      // A raw vector of doubles: another kind, a scaled row moved a little, or zero.
+      for (float x : RandomRows(static_cast<VectorKind>(pick(9)), 1, dim, random)) vector.push_back(x);
+      const int64_t way = pick(4);
+      for (int64_t j = 0; j < dim; ++j) {
+        double& x = vector[static_cast<size_t>(j)];
+        if (way == 0 && table->IsFinite(row)) x = rows[static_cast<size_t>(row * dim + j)] * 1.0000001 + 1e-9 * x;
+        if (way == 1) x *= 1.0 / 3;
+        if (way == 2 && pick(20) == 0) x = 0;
+        if (!(std::abs(x) <= std::numeric_limits<float>::max())) x = 1;
+      }
+      if (pick(20) == 0) std::fill(vector.begin(), vector.end(), 0.0);
+      query.queries.push_back({vector.data(), ElementType::kF64});
+      query.excluded_row.push_back(pick(4) == 0 ? row : -1);
+    }
+    const NeighbourResult got = Search(*index, query, pool);
+    ASSERT_EQ(got.outcome, WorkOutcome::kComplete);
+    ASSERT_EQ(got.neighbours.size(), query.queries.size());
+    fallbacks += got.stats.fallback_queries;
+    for (size_t i = 0; i < query.queries.size(); ++i) {
+      ++queries_checked;
+      const auto want = ReferenceNeighbours(metric, rows, dim, query.queries[i], query.k, query.excluded_row[i]);
+      if (Bits(got.neighbours[i]) == Bits(want)) continue;
+      ++mismatches;
+      ADD_FAILURE() << "round " << round << " query " << i << " metric " << std::string(MetricName(metric)) << " "
+                    << std::string(DtypeName(dtype)) << " kind " << static_cast<int>(kind) << " rows " << num_rows
+                    << " dim " << dim << " k " << query.k << " target " << SimdTargetName();
+      if (mismatches > 10) return;
+    }
+  }
+  std::printf("%lld queries in %d rounds, %lld by the full scan, %lld mismatches\n",
+              static_cast<long long>(queries_checked), rounds, static_cast<long long>(fallbacks),
+              static_cast<long long>(mismatches));
+}
+
+TEST(ExactIndexTest, EqualRowsGiveLowestIdsThroughTheFullScan) {
+  WorkerPool pool(2);
+  const int64_t num_rows = 60000;
+  const auto table = TableOf(Dtype::kF32, 8, std::vector<float>(static_cast<size_t>(num_rows * 8), 0.3f));
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> query(8, 1.0f);
+  for (Metric metric : kMetrics) {
+    const NeighbourResult got = Search(*index, {metric, 3, {View(query)}, {1}}, pool);
+    EXPECT_EQ(got.stats.fallback_queries, 1);
+    ASSERT_EQ(got.neighbours[0].size(), 3u);
+    EXPECT_EQ(got.neighbours[0][0].id, 0);
+    EXPECT_EQ(got.neighbours[0][1].id, 2);
+    EXPECT_EQ(got.neighbours[0][2].id, 3);
+  }
+}
+
+TEST(ExactIndexTest, PassRescoresFewRowsOfAnOrdinaryTable) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(1);
+  const auto table = TableOf(Dtype::kF32, 64, RandomRows(VectorKind::kGaussian, 20000, 64, random));
+  const auto index = BuildExactIndex(*table, pool);
+  for (Metric metric : kMetrics) {
+    const NeighbourResult got = Search(*index, {metric, 10, {{table->row(3), ElementType::kF32}}, {3}}, pool);
+    EXPECT_EQ(got.stats.fallback_queries, 0);
+    EXPECT_EQ(got.stats.rows_scanned, 20000);
+    EXPECT_LE(got.stats.rows_rescored, 40);
+  }
+}
+
+TEST(ExactIndexTest, RowsThatThePassCannotJudgeAreStillFound) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(2);
+  std::vector<float> values = RandomRows(VectorKind::kGaussian, 5000, 16, random);
+  // Row 4000 points where the query does, far too long for float32 squares.
+  for (int64_t j = 0; j < 16; ++j) values[static_cast<size_t>(4000 * 16 + j)] = 1e30f;
+  const auto table = TableOf(Dtype::kF32, 16, values);
+  EXPECT_THAT(ComputeRowNorms(*table, pool).unjudged, ElementsAre(4000));
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> query(16, 1.0f);
+  const NeighbourResult got = Search(*index, {Metric::kCosine, 1, {View(query)}, {}}, pool);
+  EXPECT_EQ(got.neighbours[0][0], (Neighbour{4000, 1.0f}));
+  EXPECT_EQ(got.stats.fallback_queries, 0);
+}
+
+TEST(ExactIndexTest, ZeroQueryGivesLowestIds) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(3);
+  const auto table = TableOf(Dtype::kF16, 20, RandomRows(VectorKind::kGaussian, 3000, 20, random));
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> zero(20, 0.0f);
+  for (Metric metric : {Metric::kCosine, Metric::kDot}) {
+    EXPECT_THAT(Pairs(Search(*index, {metric, 2, {View(zero)}, {}}, pool).neighbours[0]),
+                ElementsAre(std::pair(int64_t{0}, 0.0f), std::pair(int64_t{1}, 0.0f)));
+  }
+}
+
+TEST(ExactIndexTest, NonFiniteRowsAreNeverReturned) {
+  WorkerPool pool(2);
+  std::vector<float> values(64 * 4, 1.0f);
+  values[4] = INFINITY;
+  values[8] = NAN;
+  const auto table = TableOf(Dtype::kF32, 4, values);
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> query(4, 1.0f);
+  for (Metric metric : kMetrics) {
+    for (int64_t k : {2, 64}) {
+      const auto found = Search(*index, {metric, k, {View(query)}, {}}, pool).neighbours[0];
+      EXPECT_EQ(found.size(), static_cast<size_t>(k == 2 ? 2 : 62));
+      EXPECT_EQ(found[0].id, 0);
+      EXPECT_EQ(found[1].id, 3);
+    }
+  }
+}
+
+TEST(ExactIndexTest, AnswersDoNotDependOnTheBatch) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(4);
+  const int64_t dim = 48;
+  const auto table = TableOf(Dtype::kBF16, dim, RandomRows(VectorKind::kGaussian, 3000, dim, random));
+  const auto index = BuildExactIndex(*table, pool);
+  NeighbourQuery batch{Metric::kCosine, 5, {}, {}};
+  for (int64_t i = 0; i < 150; ++i) {  // more than one group of queries
+    batch.queries.push_back({table->row(i * 7), ElementType::kBF16});
+    batch.excluded_row.push_back(i * 7);
+  }
+  const NeighbourResult together = Search(*index, batch, pool);
+  for (size_t i = 0; i < batch.queries.size(); ++i) {
+    const NeighbourResult alone =
+        Search(*index, {batch.metric, batch.k, {batch.queries[i]}, {batch.excluded_row[i]}}, pool);
+    ASSERT_EQ(Bits(together.neighbours[i]), Bits(alone.neighbours[0])) << i;
+  }
+}
+
+TEST(ExactIndexTest, StopsWithinOneBlockPerLane) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(5);
+  const auto table = TableOf(Dtype::kF32, 128, RandomRows(VectorKind::kGaussian, 40000, 128, random));
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> query(128, 1.0f);
+  const int64_t all_blocks = Search(*index, {Metric::kDot, 1, {View(query)}, {}}, pool).stats.blocks_scanned;
+  // Turns true after some polls; each lane may have begun one block before it saw that.
+  std::atomic<int> polls{0};
+  const NeighbourResult got =
+      Search(*index, {Metric::kDot, 1, {View(query)}, {}}, pool, [&polls] { return polls.fetch_add(1) >= 6; });
+  EXPECT_EQ(got.outcome, WorkOutcome::kStopped);
+  EXPECT_LE(got.stats.blocks_scanned, 6);
+  EXPECT_GT(all_blocks, 20);
+}
+
+TEST(ExactIndexTest, StopsInsideTheFullScan) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(6);
+  const auto table = TableOf(Dtype::kF32, 128, RandomRows(VectorKind::kHuge, 20000, 128, random));
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> query(128, 1.0f);
+  std::atomic<int> polls{0};
+  const NeighbourResult got =
+      Search(*index, {Metric::kDot, 1, {View(query)}, {}}, pool, [&polls] { return polls.fetch_add(1) >= 6; });
+  EXPECT_EQ(got.outcome, WorkOutcome::kStopped);
+  EXPECT_LE(got.stats.blocks_scanned, 6);
+}
+
+}  // namespace
+}  // namespace embedding

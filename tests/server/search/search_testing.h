@@ -1,0 +1,45 @@
+// Helpers of the tests of this folder.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/kernels/kernels.h"
+#include "server/search/exact_index.h"
+#include "server/table/embedding_table.h"
+#include "tests/testing/reference.h"
+
+namespace embedding::testing {
+
+// values as stored bytes of a dtype (F32, F16 or BF16), rounded to nearest even; what overflows becomes infinite.
+inline std::vector<uint8_t> Stored(Dtype dtype, const std::vector<float>& values) {
+  std::vector<uint8_t> bytes(values.size() * DtypeSize(dtype));
+  NarrowFromF32(values.data(), values.size(), ElementTypeOf(dtype), bytes.data());
+  return bytes;
+}
+
+inline std::unique_ptr<EmbeddingTable> TableOf(Dtype dtype, int64_t dim, const std::vector<float>& values) {
+  const std::vector<uint8_t> bytes = Stored(dtype, values);
+  return TableFromMemory("t", dtype, static_cast<int64_t>(values.size()) / dim, dim, bytes.data());
+}
+
+// All elements of a table as doubles, by the reference's own reading.
+inline std::vector<double> ReferenceRows(const EmbeddingTable& table) {
+  return ReferenceElements({table.rows(), ElementTypeOf(table.dtype())}, table.num_rows() * table.dim());
+}
+
+// Start, and wait for done.
+inline NeighbourResult Search(const NeighbourIndex& index, NeighbourQuery query, WorkerPool& pool,
+                              StopPredicate stop = {}) {
+  auto promise = std::make_shared<std::promise<NeighbourResult>>();
+  std::future<NeighbourResult> result = promise->get_future();
+  index.Start(std::move(query), pool, std::move(stop),
+              [promise](NeighbourResult found) { promise->set_value(std::move(found)); });
+  return result.get();
+}
+
+}  // namespace embedding::testing
