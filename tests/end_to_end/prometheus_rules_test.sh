@@ -1,0 +1,20 @@
+#!/bin/sh
+# Usage: prometheus_rules_test.sh DEPLOY_PROMETHEUS_DIR METRICS_PAGE: promtool accepts configuration and alerts, the alerts'
+# own tests pass, and every family that an alert asks for is on the page that METRICS_PAGE prints.
+set -eu
+if ! command -v promtool >/dev/null; then
+  echo "SKIPPED: promtool is missing (Debian package prometheus)"
+  exit 77
+fi
+page=$("$2")
+cd "$1"
+promtool check config prometheus.yml
+promtool check rules --lint=all --lint-fatal alerts.yml
+promtool test rules alerts_test.yml
+for family in $(grep -oE '(grpc_server|embedding|process)_[a-z_]+' alerts.yml | sed 's/_bucket$//' | sort -u); do
+  case $family in grpc_method | grpc_code | grpc_service) continue ;; esac
+  if ! printf '%s\n' "$page" | grep -q "^# TYPE $family "; then
+    echo "alerts.yml names $family, which the server does not export" >&2
+    exit 1
+  fi
+done
