@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/build_info.h"
 #include "server/command_line.h"
@@ -56,6 +57,16 @@ void LogConfiguration(const Configuration& configuration) {
   }
 }
 
+// A package or an image may come with settings that serve its sample, so that it answers at once. Said loudly: who
+// forgot to name a table of their own would get right answers about the wrong rows.
+void WarnOfSample(const ServerOptions& options) {
+  for (const TableOptions& table : options.tables) {
+    if (!absl::StrContains(table.path, "/share/embedding-server/sample/")) continue;
+    Log(LogLevel::kWarning, "serving the sample table that comes with the program: give --table or EMBEDDING_TABLE",
+        {{"table", table.name}, {"path", table.path}});
+  }
+}
+
 // Serves until a signal; the tables are loaded and the drain is done beside the loop, so that it hears every signal.
 int Serve(const Configuration& configuration) {
   ProcessEvents events;
@@ -65,6 +76,7 @@ int Serve(const Configuration& configuration) {
     return Complain(s, kUsage);
   }
   LogConfiguration(configuration);
+  WarnOfSample(configuration.options);
   absl::StatusOr<std::unique_ptr<Server>> started = Server::Start(configuration.options);
   if (!started.ok()) {
     FlushLogging();
