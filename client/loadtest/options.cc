@@ -104,8 +104,8 @@ class Builder {
   explicit Builder(const Typed& typed) : typed_(typed) {}
 
   std::string Build() {
-    for (const auto step : {&Builder::Workload, &Builder::Loop, &Builder::Length, &Builder::Connections,
-                            &Builder::Reporting}) {
+    for (const auto step :
+         {&Builder::Workload, &Builder::Loop, &Builder::Length, &Builder::Connections, &Builder::Reporting}) {
       if (std::string complaint = (this->*step)(); !complaint.empty()) return complaint;
     }
     Effective();
@@ -169,7 +169,8 @@ class Builder {
     std::string_view rest = typed_.ids;
     const bool is_zipf = rest.substr(0, kZipf.size()) == kZipf;
     rest.remove_prefix(is_zipf ? kZipf.size() : 0);
-    if (!is_zipf || (!rest.empty() && rest.front() != ':')) return NotOneOf("--ids", typed_.ids, "uniform, zipf, zipf:S");
+    if (!is_zipf || (!rest.empty() && rest.front() != ':'))
+      return NotOneOf("--ids", typed_.ids, "uniform, zipf, zipf:S");
     ids.kind = IdDistribution::Kind::kZipf;
     if (rest.empty()) return "";
     rest.remove_prefix(1);
@@ -215,7 +216,8 @@ class Builder {
     int64_t deadline_ns = 0;
     if (!ParseDuration(typed_.deadline, &deadline_ns)) return NotADuration("--deadline", typed_.deadline);
     options.deadline = std::chrono::milliseconds(deadline_ns / 1'000'000);
-    if (options.deadline.count() < 1) return absl::StrCat("--deadline is ", typed_.deadline, ", allowed is 1ms or more");
+    if (options.deadline.count() < 1)
+      return absl::StrCat("--deadline is ", typed_.deadline, ", allowed is 1ms or more");
     plan.sample_interval_ns = 10'000'000;
     if (typed_.requests.has_value()) {
       plan.requests = *typed_.requests;
@@ -244,8 +246,9 @@ class Builder {
     const int64_t connections = typed_.connections.value_or(std::min<int64_t>(kDefaultConnections, most));
     if (connections < 1 || connections > 1000) return OutOfRange("--connections", connections, 1, 1000);
     if (connections > most) {
-      return absl::StrCat("--connections is ", connections, ", but ", plan.open_loop ? "--max-in-flight" : "--concurrency",
-                          " ", most, " leaves some without a call");
+      return absl::StrCat("--connections is ", connections, ", but ",
+                          plan.open_loop ? "--max-in-flight" : "--concurrency", " ", most,
+                          " leaves some without a call");
     }
     options.connections = static_cast<int>(connections);
     return "";

@@ -19,8 +19,8 @@ struct LoadTestOptions {
   RunPlan plan;
   int connections = 1;
   std::chrono::milliseconds deadline{5000};
-  bool json = false;         // the report on stdout is JSON, not text
-  std::string report_path;   // where a JSON report goes too; "-" = stdout; empty = nowhere
+  bool json = false;        // the report on stdout is JSON, not text
+  std::string report_path;  // where a JSON report goes too; "-" = stdout; empty = nowhere
   bool verify = false;
   std::vector<Threshold> thresholds;
   // Every option that has an effect, with its value, as flags: what to type to repeat the run.

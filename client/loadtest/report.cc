@@ -36,7 +36,9 @@ std::string Duration(double ns) {
   return with_unit(ns / 1e9, "s ");
 }
 
-std::string Rate(double per_second) { return per_second < 1000 ? Format("%.1f", per_second) : Grouped(static_cast<int64_t>(per_second + 0.5)); }
+std::string Rate(double per_second) {
+  return per_second < 1000 ? Format("%.1f", per_second) : Grouped(static_cast<int64_t>(per_second + 0.5));
+}
 
 // Right-aligned cell.
 std::string Cell(const std::string& text, size_t width = 16) {
@@ -59,24 +61,29 @@ std::string Percentiles(const std::vector<Column>& columns) {
     text += Cell(beyond, 17);
     text += "\n";
   };
-  line("min", [](const Histogram& h) { return static_cast<double>(h.min_ns()); }, "");
-  line("mean", [](const Histogram& h) { return h.mean_ns(); }, "");
-  for (const auto& [name, quantile] : {std::pair<const char*, double>{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}}) {
+  line(
+      "min", [](const Histogram& h) { return static_cast<double>(h.min_ns()); }, "");
+  line(
+      "mean", [](const Histogram& h) { return h.mean_ns(); }, "");
+  for (const auto& [name, quantile] :
+       {std::pair<const char*, double>{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}}) {
     const int64_t beyond = columns.front().histogram->CountBeyond(quantile);
     const double q = quantile;
-    line(name, [q](const Histogram& h) { return static_cast<double>(h.ValueAt(q)); }, Grouped(beyond));
+    line(
+        name, [q](const Histogram& h) { return static_cast<double>(h.ValueAt(q)); }, Grouped(beyond));
     if (beyond < kFewSamples) text.insert(text.size() - 1, "  few: a rough figure");
   }
-  line("max", [](const Histogram& h) { return static_cast<double>(h.max_ns()); }, "0");
+  line(
+      "max", [](const Histogram& h) { return static_cast<double>(h.max_ns()); }, "0");
   return text;
 }
 
 std::string Headline(const ReportContext& context, const RunResult& result) {
   const RunPlan& plan = context.plan;
-  std::string text = Format("%s, %s %s a call, table \"%s\" version %" PRIu64 " (%s x %s %s) on %s\n", context.rpc.c_str(),
-                            Grouped(context.batch_size).c_str(), context.item.c_str(), context.table_name.c_str(),
-                            context.table_version, Grouped(context.rows).c_str(), Grouped(context.dim).c_str(),
-                            context.dtype.c_str(), context.simd_target.c_str());
+  std::string text = Format("%s, %s %s a call, table \"%s\" version %" PRIu64 " (%s x %s %s) on %s\n",
+                            context.rpc.c_str(), Grouped(context.batch_size).c_str(), context.item.c_str(),
+                            context.table_name.c_str(), context.table_version, Grouped(context.rows).c_str(),
+                            Grouped(context.dim).c_str(), context.dtype.c_str(), context.simd_target.c_str());
   if (plan.open_loop) {
     text += Format("Open loop: %s calls/s offered, %s arrivals, at most %s in flight on %d connection%s\n",
                    Rate(plan.rate).c_str(), plan.arrivals == Arrivals::kPoisson ? "Poisson" : "constant",
@@ -87,8 +94,9 @@ std::string Headline(const ReportContext& context, const RunResult& result) {
   }
   text += Format("Measured %.3f s", static_cast<double>(result.measured_ns) / 1e9);
   if (plan.warmup_ns > 0) {
-    text += Format("; the %s of warm-up before (%s calls, %s failed) is left out", Duration(static_cast<double>(plan.warmup_ns)).c_str(),
-                   Grouped(result.warmup_calls).c_str(), Grouped(result.warmup_errors).c_str());
+    text += Format("; the %s of warm-up before (%s calls, %s failed) is left out",
+                   Duration(static_cast<double>(plan.warmup_ns)).c_str(), Grouped(result.warmup_calls).c_str(),
+                   Grouped(result.warmup_errors).c_str());
   } else {
     text += "; no warm-up";
   }
@@ -114,7 +122,8 @@ std::string Totals(const ReportContext& context, const RunResult& result) {
   text += "\n";
   if (result.mean_in_flight >= 0) {
     text += Format("in flight %.2f on average (sampled, at most %s); %.2f by rate x mean service time\n",
-                   result.mean_in_flight, Grouped(result.max_in_flight_seen).c_str(), rate * result.service.mean_ns() / 1e9);
+                   result.mean_in_flight, Grouped(result.max_in_flight_seen).c_str(),
+                   rate * result.service.mean_ns() / 1e9);
   }
   if (calls > 0 && context.wall_seconds > 0) {
     text += Format("tester    %s of CPU time a call, %.2f of %d CPUs busy\n",
@@ -161,7 +170,8 @@ std::string Times(const ReportContext& context, const RunResult& result) {
   if (result.service.count() == 0) return "\nNo call was answered, so there are no times.\n";
   std::string text = "\n";
   if (context.plan.open_loop) {
-    text += Percentiles({{"latency", &result.latency}, {"service time", &result.service}, {"send lag", &result.send_lag}});
+    text +=
+        Percentiles({{"latency", &result.latency}, {"service time", &result.service}, {"send lag", &result.send_lag}});
     text += "  latency: end minus planned send; service time: end minus actual send; send lag: actual minus planned\n";
   } else {
     text += Percentiles({{"service time", &result.service}});
@@ -174,14 +184,16 @@ std::string Times(const ReportContext& context, const RunResult& result) {
 std::string Warnings(const ReportContext& context, const RunResult& result) {
   std::string text;
   if (context.plan.open_loop && SendLagTooHigh(result)) {
-    text += Format("\n*** THE TESTER FELL BEHIND: send lag p99 is %s, above 5 %% of the latency's p50 (%s).\n"
-                   "    Do not trust these percentiles: lower --rate, or give the tester a CPU of its own.\n",
-                   Duration(static_cast<double>(result.send_lag.ValueAt(0.99))).c_str(),
-                   Duration(static_cast<double>(result.latency.ValueAt(0.5))).c_str());
+    text += Format(
+        "\n*** THE TESTER FELL BEHIND: send lag p99 is %s, above 5 %% of the latency's p50 (%s).\n"
+        "    Do not trust these percentiles: lower --rate, or give the tester a CPU of its own.\n",
+        Duration(static_cast<double>(result.send_lag.ValueAt(0.99))).c_str(),
+        Duration(static_cast<double>(result.latency.ValueAt(0.5))).c_str());
   }
   if (result.capped > 0) {
-    text += Format("\n*** %s calls were sent late because %s were in flight (--max-in-flight); their wait is in the latency.\n",
-                   Grouped(result.capped).c_str(), Grouped(context.plan.max_in_flight).c_str());
+    text += Format(
+        "\n*** %s calls were sent late because %s were in flight (--max-in-flight); their wait is in the latency.\n",
+        Grouped(result.capped).c_str(), Grouped(context.plan.max_in_flight).c_str());
   }
   return text;
 }
@@ -215,9 +227,8 @@ int ExitCodeOf(const std::vector<Threshold>& thresholds, const RunResult& result
   if (result.mismatches + result.malformed > 0) return 1;
   if (result.interrupted) return 130;
   if (result.answered == 0 && !result.errors.empty()) {
-    const auto most = std::max_element(result.errors.begin(), result.errors.end(), [](const auto& a, const auto& b) {
-      return a.second.count < b.second.count;
-    });
+    const auto most = std::max_element(result.errors.begin(), result.errors.end(),
+                                       [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
     return 64 + most->first;
   }
   const bool missed = std::any_of(thresholds.begin(), thresholds.end(),
@@ -228,9 +239,10 @@ int ExitCodeOf(const std::vector<Threshold>& thresholds, const RunResult& result
 std::string CodeName(int code) {
   // https://grpc.github.io/grpc/core/md_doc_statuscodes.html
   static constexpr std::array<const char*, 17> kNames{
-      "OK",          "CANCELLED", "UNKNOWN",      "INVALID_ARGUMENT",  "DEADLINE_EXCEEDED",   "NOT_FOUND",
-      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-      "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE",  "DATA_LOSS",         "UNAUTHENTICATED"};
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
   if (code < 0 || code >= static_cast<int>(kNames.size())) return "code " + std::to_string(code);
   return kNames[static_cast<size_t>(code)];
 }

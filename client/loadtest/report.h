@@ -70,8 +70,8 @@ struct ReportContext {
 std::string TextReport(const ReportContext& context, const RunResult& result);
 std::string JsonReport(const ReportContext& context, const RunResult& result);
 
-// True when the tester sent late: send lag p99 above 5 % of the latency's p50, and above 100 us, what a shared machine's
-// scheduler may cost.
+// True when the tester sent late: send lag p99 above 5 % of the latency's p50, and above 100 us, what a shared
+// machine's scheduler may cost.
 bool SendLagTooHigh(const RunResult& result);
 
 // The process's exit code. The worst news decides: 1 a wrong answer; 130 interrupted; 64+N no call answered, N the most

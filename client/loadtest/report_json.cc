@@ -24,7 +24,6 @@ std::string Quoted(std::string_view text) {
   return out + "\"";
 }
 
-std::string Json(std::string_view text) { return Quoted(text); }
 std::string Json(const std::string& text) { return Quoted(text); }
 std::string Json(const char* text) { return Quoted(text); }
 std::string Json(bool value) { return value ? "true" : "false"; }
@@ -110,7 +109,8 @@ void AddSubject(const ReportContext& context, Object& report) {
                              .Add("dtype", context.dtype)
                              .Add("fingerprint", context.fingerprint)
                              .Braces());
-  report.AddRaw("host", Object(1).Add("cpu", context.cpu).Add("cpus", context.cpus).Add("kernel", context.kernel).Braces());
+  report.AddRaw("host",
+                Object(1).Add("cpu", context.cpu).Add("cpus", context.cpus).Add("kernel", context.kernel).Braces());
 }
 
 void AddCounts(const ReportContext& context, const RunResult& result, Object& report) {
