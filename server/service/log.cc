@@ -74,9 +74,7 @@ struct Logger {
   Logger()
       : queue(
             STDERR_FILENO, kQueueBytes, [this](int64_t lines) { return DropNotice(lines); },
-            [this](int64_t lines) {
-              if (Metrics* m = metrics) m->OnLogDropped(lines);
-            }),
+            [this](int64_t lines) { Count([lines](Metrics& m) { m.OnLogDropped(lines); }); }),
         sink(std::make_shared<QueueSink>(queue)),
         spdlogger("", sink) {
     spdlogger.set_level(spdlog::level::info);
@@ -93,8 +91,16 @@ struct Logger {
     return std::string(line.data(), line.size());
   }
 
+  // Under the lock, so that nobody still counts when InitLogging has let go of the metrics.
+  template <typename Counting>
+  void Count(Counting counting) {
+    MutexLock lock(&metrics_mutex);
+    if (metrics != nullptr) counting(*metrics);
+  }
+
   std::atomic<bool> json{false};
-  std::atomic<Metrics*> metrics{nullptr};
+  Mutex metrics_mutex;
+  Metrics* metrics ABSL_GUARDED_BY(metrics_mutex) = nullptr;
   LogQueue queue;
   std::shared_ptr<QueueSink> sink;
   spdlog::logger spdlogger;
@@ -151,7 +157,10 @@ absl::Status InitLogging(absl::string_view format, absl::string_view level, Metr
   KeepStandardDescriptorsTaken();
   Logger& logger = TheLogger();
   logger.json = format == "json";
-  logger.metrics = metrics;
+  {
+    MutexLock lock(&logger.metrics_mutex);
+    logger.metrics = metrics;
+  }
   logger.sink->set_formatter(NewFormatter(logger.json));
   logger.spdlogger.set_level(static_cast<spdlog::level::level_enum>(chosen));
   gpr_set_log_verbosity(GrpcSeverityFor(chosen));
@@ -165,7 +174,7 @@ void Log(LogLevel level, absl::string_view message, std::initializer_list<LogFie
   Logger& logger = TheLogger();
   const auto spdlog_level = static_cast<spdlog::level::level_enum>(level);
   if (!logger.spdlogger.should_log(spdlog_level)) return;
-  if (Metrics* metrics = logger.metrics) metrics->OnLogMessage(kLevelNames[static_cast<size_t>(level)]);
+  logger.Count([level](Metrics& metrics) { metrics.OnLogMessage(kLevelNames[static_cast<size_t>(level)]); });
   std::string text;
   if (message.size() > kMaxMessageBytes) {
     text = logger.Format(absl::StrCat(message.substr(0, kMaxMessageBytes), "..."), fields);
