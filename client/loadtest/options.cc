@@ -50,7 +50,7 @@ struct Typed {
   std::optional<int64_t> k;
   std::optional<std::string> metric;
   std::string ids = "uniform";
-  uint64_t seed = 1;
+  int64_t seed = 1;
   std::optional<int64_t> concurrency;
   std::optional<double> rate;
   std::optional<std::string> arrivals;
@@ -126,7 +126,8 @@ class Builder {
     WorkloadOptions& workload = options.workload;
     options.address = typed_.address;
     workload.table = typed_.table;
-    workload.seed = typed_.seed;
+    if (typed_.seed < 0) return OutOfRange("--seed", typed_.seed, 0, INT64_MAX);
+    workload.seed = static_cast<uint64_t>(typed_.seed);
     if (typed_.rpc == "lookup") {
       workload.rpc = Rpc::kLookup;
     } else if (typed_.rpc == "similarity") {
@@ -183,7 +184,7 @@ class Builder {
 
   std::string Loop() {
     RunPlan& plan = options.plan;
-    plan.seed = typed_.seed;
+    plan.seed = static_cast<uint64_t>(typed_.seed);
     plan.open_loop = typed_.rate.has_value();
     if (!plan.open_loop) {
       if (typed_.arrivals.has_value()) return "--arrivals has no effect without --rate";
