@@ -1,7 +1,6 @@
 # What deploys and watches the server: Prometheus' rules, a live Prometheus, the container image.
 add_test(NAME prometheus_rules_test
-  COMMAND ${CMAKE_CURRENT_LIST_DIR}/prometheus_rules_test.sh ${CMAKE_SOURCE_DIR}/deploy/prometheus
-    $<TARGET_FILE:metrics_page>)
+  COMMAND ${CMAKE_CURRENT_LIST_DIR}/prometheus_rules_test.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:metrics_page>)
 set_tests_properties(prometheus_rules_test PROPERTIES LABELS "unit" SKIP_RETURN_CODE 77 TIMEOUT 60)
 
 add_test(NAME prometheus_test
