@@ -110,6 +110,24 @@ size_t NarrowTo(const float* from, size_t count, uint8_t* to) {
   return first_overflow;
 }
 
+// Lanes(df) doubles to float32, to nearest even; beyond its range infinity, as the language and the x86 instructions
+// do.
+template <class DF>
+HWY_INLINE hn::Vec<DF> F64ToF32(DF df, const uint8_t* from) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  // Highway's portable targets saturate instead.
+  float narrow[hn::MaxLanes(DF())];
+  for (size_t i = 0; i < hn::Lanes(df); ++i) {
+    double value;
+    std::memcpy(&value, from + i * sizeof(value), sizeof(value));
+    narrow[i] = static_cast<float>(value);
+  }
+  return hn::LoadU(df, narrow);
+#else
+  return hn::DemoteTo(df, LoadAny(hn::Rebind<double, DF>(), from));
+#endif
+}
+
 void WidenToF32(ElementType type, const void* from, size_t count, float* to) {
   const auto* bytes = static_cast<const uint8_t*>(from);
   switch (type) {
@@ -127,7 +145,7 @@ void WidenToF32(ElementType type, const void* from, size_t count, float* to) {
   const hn::Rebind<float, decltype(dd)> df;
   ForEachPiece<8, 4>(bytes, reinterpret_cast<uint8_t*>(to), count, hn::Lanes(dd),
                      [&](size_t, size_t, const uint8_t* in, uint8_t* out)
-                         HWY_ATTR { StoreAny(hn::DemoteTo(df, LoadAny(dd, in)), df, out); });
+                         HWY_ATTR { StoreAny(F64ToF32(df, in), df, out); });
 }
 
 size_t NarrowFromF32(const float* from, size_t count, ElementType type, void* to) {
@@ -146,7 +164,7 @@ size_t NarrowF64ToF32(const double* from, size_t count, float* to) {
   ForEachPiece<8, 4>(reinterpret_cast<const uint8_t*>(from), reinterpret_cast<uint8_t*>(to), count, hn::Lanes(dd),
                      [&](size_t i, size_t, const uint8_t* in, uint8_t* out) HWY_ATTR {
                        const auto value = LoadAny(dd, in);
-                       const auto narrow = hn::DemoteTo(df, value);
+                       const auto narrow = F64ToF32(df, in);
                        StoreAny(narrow, df, out);
                        const auto finite = hn::Le(hn::Abs(value), infinity);
                        const auto became = hn::Gt(hn::Abs(hn::PromoteTo(dd, narrow)), infinity);

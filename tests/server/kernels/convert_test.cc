@@ -82,7 +82,7 @@ TEST_P(ConvertTest, NarrowsToNearestEven) {
     for (uint32_t bits = 0; bits < 0x8000; bits += type == ElementType::kF16 ? 1 : 3) {
       const double value = ReferenceFrom16(static_cast<uint16_t>(bits), MantissaBits(type));
       const double next = ReferenceFrom16(static_cast<uint16_t>(bits + 1), MantissaBits(type));
-      if (!std::isfinite(next)) continue;
+      if (!std::isfinite(value) || !std::isfinite(next)) continue;
       const auto middle = static_cast<float>((value + next) / 2);
       for (float x :
            {static_cast<float>(value), middle, std::nextafter(middle, 0.0f), std::nextafter(middle, FLT_MAX)}) {
