@@ -263,8 +263,10 @@ absl::Status ResolveRows(RowSelection& rows, const EmbeddingTable& table, absl::
   for (const int64_t id : rows.ids) wrong |= static_cast<uint64_t>(id) >= num_rows;
   if (!wrong) return absl::OkStatus();
   const auto is_wrong = [&](int64_t id) { return static_cast<uint64_t>(id) >= num_rows; };
-  if (missing != nullptr) *missing = std::count_if(rows.ids.begin(), rows.ids.end(), is_wrong);
   const auto first = std::find_if(rows.ids.begin(), rows.ids.end(), is_wrong);
+  if (missing != nullptr && *first >= 0) {
+    *missing = std::count_if(first, rows.ids.end(), [&](int64_t id) { return id >= table.num_rows(); });
+  }
   return WrongId(rows, table, prefix, first - rows.ids.begin());
 }
 

@@ -49,7 +49,8 @@ absl::Status CheckRows(RowSelection& rows, const RequestLimits& limits, ShapeRul
 
 // Turns keys into ids and checks every id against the table, in its own width; after CheckRows.
 // The first wrong element decides: INVALID_ARGUMENT (negative id), OUT_OF_RANGE (ID_OUT_OF_RANGE), NOT_FOUND
-// (KEY_NOT_FOUND), FAILED_PRECONDITION (NO_KEYS). missing (may be null): how many elements named no row.
+// (KEY_NOT_FOUND), FAILED_PRECONDITION (NO_KEYS). missing (may be null): how many elements named no row of this
+// table, where that is what decides.
 absl::Status ResolveRows(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix,
                          int64_t* missing = nullptr);
 

@@ -1,0 +1,18 @@
+# The handlers of both services, without a transport.
+embedding_test(NAME lookup_test SOURCES lookup_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME lookup_request_test SOURCES lookup_request_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME lookup_property_test SOURCES lookup_property_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME search_service_test SOURCES neighbour_test.cc operand_test.cc similarity_test.cc
+  LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME table_service_test SOURCES table_service_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME snapshot_test SOURCES snapshot_test.cc LIBRARIES embedding::service LABELS unit tsan)
+embedding_test(NAME admission_test SOURCES admission_test.cc LIBRARIES embedding::service LABELS unit tsan)
+
+embedding_fuzzer(NAME lookup_request_fuzzer SOURCES lookup_request_fuzzer.cc LIBRARIES embedding::service)
+
+# A short run among the tests, so that the benchmark cannot rot.
+add_executable(lookup_benchmark lookup_benchmark.cc)
+target_link_libraries(lookup_benchmark PRIVATE embedding_compile_options embedding::service
+  $<$<BOOL:${EMBEDDING_JEMALLOC}>:${JEMALLOC_LIBRARY}>)
+add_test(NAME lookup_benchmark COMMAND lookup_benchmark 1)
+set_tests_properties(lookup_benchmark PROPERTIES LABELS benchmark TIMEOUT 120)
