@@ -33,7 +33,8 @@ bool LooksLikeFvecs(absl::string_view head, uint64_t file_size) {
   const uint64_t dim = U32At(head, 0);
   if (dim == 0 || dim > 0x7FFFFFFF) return false;
   const uint64_t row_bytes = 4 + kElementBytes * dim;
-  if (file_size % row_bytes != 0) return false;
+  // Of one row alone the width would be the only witness.
+  if (file_size % row_bytes != 0 || file_size == row_bytes) return false;
   return head.size() < row_bytes + 4 || U32At(head, row_bytes) == dim;
 }
 

@@ -14,7 +14,8 @@ namespace embedding {
 // bytes alone, since .fbin has no magic.
 bool FbinSizeAgrees(absl::string_view head, uint64_t file_size);
 
-// Whether the file could be an .fvecs file (TEXMEX: each row is i32 d and d float32), as far as the head shows.
+// Whether the file could be an .fvecs file (TEXMEX: each row is i32 d and d float32) of two rows or more, as far as the
+// head shows.
 bool LooksLikeFvecs(absl::string_view head, uint64_t file_size);
 
 // head: the first bytes of the file, at least min(file_size, 8) of them.

@@ -1,0 +1,318 @@
+#include "server/table/load_table.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <limits>
+
+#include "tests/server/table/files.h"
+
+namespace embedding {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+using Result = absl::StatusOr<std::unique_ptr<EmbeddingTable>>;
+
+// [2, 3] in F32, as each of the formats.
+const std::string kRows = Bytes<float>({1, 2, 3, 4, 5, 6});
+const std::string kSafetensors = Safetensors(R"({"emb":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", kRows);
+const std::string kFbin = Bytes<uint32_t>({2, 3}) + kRows;
+const std::string kNpyHeader = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
+const std::string kNpy =
+    std::string("\x93NUMPY\1\0", 8) + Bytes<uint16_t>({static_cast<uint16_t>(kNpyHeader.size())}) + kNpyHeader + kRows;
+
+class LoadTableTest : public ::testing::Test {
+ protected:
+  Result Load(const std::string& path, const std::string& options = "", const TableLimits& limits = {}) {
+    const absl::StatusOr<TableOptions> parsed = ParseTableOptions("t=" + path + (options.empty() ? "" : "," + options));
+    if (!parsed.ok()) return parsed.status();
+    return LoadTable(*parsed, limits, pool_);
+  }
+
+  Result LoadBytes(const std::string& name, const std::string& bytes, const std::string& options = "",
+                   const TableLimits& limits = {}) {
+    return Load(folder_.Write(name, bytes), options, limits);
+  }
+
+  TempFolder folder_;
+  WorkerPool pool_{2};
+};
+
+TEST_F(LoadTableTest, TheTableTellsWhereItCameFrom) {
+  folder_.Write("keys.txt", "a\nb\n");
+  const Result table = LoadBytes("f.safetensors", kSafetensors, "vocab=keys.txt,metric=dot");
+  ASSERT_THAT(table, Succeeds());
+  EXPECT_EQ((*table)->name(), "t");
+  EXPECT_EQ((*table)->path(), folder_.Path("f.safetensors"));
+  EXPECT_EQ((*table)->format(), TableFormat::kSafetensors);
+  EXPECT_EQ((*table)->metric(), TableMetric::kDot);
+  EXPECT_EQ((*table)->vocabulary()->Find("b"), 1);
+  EXPECT_GT((*table)->load_seconds(), 0);
+  EXPECT_EQ(std::memcmp((*table)->rows(), kRows.data(), kRows.size()), 0);
+}
+
+TEST_F(LoadTableTest, VocabularyPathsAreAbsoluteOrBesideTheTable) {
+  folder_.Write("keys.txt", "a\nb\n");
+  const TempFolder elsewhere;
+  const std::string keys = elsewhere.Write("k.txt", "c\nd\n");
+  const std::string path = folder_.Write("f.safetensors", kSafetensors);
+  EXPECT_THAT(Load(path, "vocab=keys.txt"), Succeeds());
+  const Result table = Load(path, "vocab=" + keys);
+  ASSERT_THAT(table, Succeeds());
+  EXPECT_EQ((*table)->vocabulary()->KeyOf(0), "c");
+  EXPECT_THAT(Load(path, "vocab=k.txt"), Fails(kDataLoss, StartsWith(folder_.Path("k.txt") + ": cannot be opened")));
+}
+
+// ---- Paths ----
+
+TEST_F(LoadTableTest, PathsThatAreNoRegularFileAreRefusedAtOnce) {
+  ASSERT_EQ(mkfifo(folder_.Path("fifo").c_str(), 0600), 0);
+  std::filesystem::create_symlink("circular", folder_.Path("circular"));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(Load(folder_.Path("none")),
+              Fails(kDataLoss, folder_.Path("none") + ": cannot be opened: No such file or directory"));
+  EXPECT_THAT(Load(folder_.Path(".")), Fails(kDataLoss, HasSubstr(": is a directory, not a regular file")));
+  EXPECT_THAT(Load(folder_.Path("fifo")), Fails(kDataLoss, HasSubstr(": is a FIFO, not a regular file")));
+  EXPECT_THAT(Load("/dev/zero"), Fails(kDataLoss, "/dev/zero: is a character device, not a regular file"));
+  EXPECT_THAT(Load(folder_.Path("circular")), Fails(kDataLoss, HasSubstr("Too many levels of symbolic links")));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+// ---- Cut files ----
+
+TEST_F(LoadTableTest, ASafetensorsFileCutAtAnyLengthIsRefusedWithItsLength) {
+  for (size_t size = 0; size < kSafetensors.size(); ++size) {
+    const std::string ends = "file ends at byte " + std::to_string(size);
+    EXPECT_THAT(LoadBytes("f.safetensors", kSafetensors.substr(0, size)), Fails(kDataLoss, HasSubstr(ends)));
+    // A file cut by less than its data is also known for what it is without the extension.
+    if (size >= 10) {
+      EXPECT_THAT(LoadBytes("f.bin", kSafetensors.substr(0, size)), Fails(kDataLoss, HasSubstr(ends)));
+    }
+  }
+  EXPECT_THAT(LoadBytes("f.safetensors", kSafetensors.substr(0, kSafetensors.size() - 1)),
+              Fails(kDataLoss, HasSubstr("tensor \"emb\" needs " + std::to_string(kSafetensors.size()))));
+}
+
+TEST_F(LoadTableTest, NpyAndFbinFilesCutAtAnyLengthAreRefusedWithTheirLength) {
+  for (size_t size = 0; size < kNpy.size(); ++size) {
+    EXPECT_THAT(LoadBytes("f.npy", kNpy.substr(0, size)),
+                Fails(kDataLoss, HasSubstr("file ends at byte " + std::to_string(size))));
+  }
+  for (size_t size = 0; size < kFbin.size(); ++size) {
+    EXPECT_THAT(LoadBytes("f.fbin", kFbin.substr(0, size)),
+                Fails(kDataLoss, HasSubstr("file ends at byte " + std::to_string(size))));
+  }
+}
+
+// ---- What a file really is ----
+
+struct Pair {
+  const char* name;
+  const std::string* bytes;
+  TableFormat format;
+};
+
+TEST_F(LoadTableTest, RightContentUnderAWrongExtensionIsReadByItsMagic) {
+  const Pair kContents[] = {{"safetensors", &kSafetensors, TableFormat::kSafetensors},
+                            {"npy", &kNpy, TableFormat::kNpy},
+                            {"fbin", &kFbin, TableFormat::kFbin}};
+  for (const Pair& content : kContents) {
+    for (const char* extension : {".safetensors", ".npy", ".fbin", ".raw", ".bin", ""}) {
+      const Result table = LoadBytes(std::string("f") + extension, *content.bytes);
+      ASSERT_THAT(table, Succeeds()) << content.name << " as " << extension;
+      EXPECT_EQ((*table)->format(), content.format);
+      EXPECT_EQ(std::memcmp((*table)->rows(), kRows.data(), kRows.size()), 0);
+    }
+  }
+}
+
+TEST_F(LoadTableTest, AFormatThatContradictsTheContentIsRefusedWithBothNamed) {
+  const struct {
+    const char* found;
+    const std::string* bytes;
+    const char* name;
+  } kContents[] = {{"a safetensors file", &kSafetensors, "safetensors"},
+                   {"a NumPy .npy file", &kNpy, "npy"},
+                   {"an .fbin file", &kFbin, "fbin"}};
+  for (const auto& content : kContents) {
+    for (const std::string wanted : {"safetensors", "npy", "fbin", "raw"}) {
+      const std::string options = "format=" + wanted + (wanted == "raw" ? ",dtype=F16,dim=1" : "");
+      if (wanted == content.name) {
+        EXPECT_THAT(LoadBytes("f", *content.bytes, options), Succeeds());
+      } else {
+        EXPECT_THAT(
+            LoadBytes("f", *content.bytes, options),
+            Fails(kDataLoss, AllOf(HasSubstr("format=" + wanted + " was asked for"), HasSubstr(content.found))));
+      }
+    }
+  }
+}
+
+TEST_F(LoadTableTest, RawRowsAreNotTakenForAnotherFormat) {
+  for (const std::string wanted : {"safetensors", "npy", "fbin"}) {
+    EXPECT_THAT(LoadBytes("f", kRows, "format=" + wanted), Fails(kDataLoss, HasSubstr(wanted)));
+  }
+}
+
+TEST_F(LoadTableTest, FilesThatAreSomethingElseAreNamedWhateverWasAskedFor) {
+  const struct {
+    std::string bytes;
+    const char* message;
+  } kOthers[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n",
+       "file is a git-lfs pointer, not the table itself"},
+      {"<!DOCTYPE html><html></html>", "file is an HTML page"},
+      {"<?xml version='1.0'?><Error/>", "file is an XML document"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0", 8), "file is gzip-compressed"},
+      {std::string("PK\3\4", 4) + std::string(40, '\1'), "file is a zip archive"},
+      {std::string("\x80\4\x95\x10\0\0\0\0\0\0\0", 11), "file is a Python pickle, which is never executed"},
+      {std::string("GGUF\3\0\0\0", 8), "file is a GGUF model"},
+      {"\x89HDF\r\n\x1a\n", "file is an HDF5 file"},
+      {"PAR1....PAR1", "file is a Parquet file"},
+      {Bytes<int32_t>({2, 7, 7, 2, 8, 8}), "file is an .fvecs file"},
+  };
+  for (const auto& other : kOthers) {
+    for (const char* name : {"f.safetensors", "f.npy", "f.bin"}) {
+      EXPECT_THAT(LoadBytes(name, other.bytes),
+                  Fails(kDataLoss, AllOf(StartsWith(folder_.Path(name)), HasSubstr(other.message))));
+    }
+    for (const char* format : {"safetensors", "npy", "fbin"}) {
+      EXPECT_THAT(LoadBytes("f", other.bytes, std::string("format=") + format),
+                  Fails(kDataLoss, HasSubstr(other.message)));
+    }
+  }
+}
+
+TEST_F(LoadTableTest, RawRowsMayBeginWithAShortMagicButNotWithALongOne) {
+  const std::string raw = "format=raw,dtype=F32,dim=1";
+  for (const std::string& bytes : {std::string("\x1f\x8b\x08\0\0\0\0\0", 8), std::string("\x80\4\x95\x10\0\0\0\0", 8),
+                                   std::string("PK\3\4\1\1\1\1", 8), std::string("GGUFGGUF")}) {
+    EXPECT_THAT(LoadBytes("f", bytes, raw), Succeeds());
+  }
+  EXPECT_THAT(LoadBytes("f", "version https://git-lfs.github.com/spec/v1\n\n", raw),
+              Fails(kDataLoss, HasSubstr("git-lfs pointer")));
+  EXPECT_THAT(LoadBytes("f", "<!DOCTYPE html><html>   ", raw), Fails(kDataLoss, HasSubstr("HTML page")));
+}
+
+TEST_F(LoadTableTest, RawNeedsItsOptionsAndASizeThatDivides) {
+  EXPECT_THAT(LoadBytes("f.raw", kRows), Fails(kInvalid, HasSubstr("f.raw: format raw needs dtype=")));
+  EXPECT_THAT(LoadBytes("f.raw", kRows, "dtype=F32"), Fails(kInvalid, HasSubstr("needs dim=")));
+  EXPECT_THAT(LoadBytes("f.raw", kRows, "dtype=F32,dim=3"), Succeeds());
+  EXPECT_THAT(LoadBytes("f.bin", kRows, "dtype=F32,dim=3"), Succeeds());
+  EXPECT_THAT(LoadBytes("f.raw", kRows, "dtype=F32,dim=4"), Fails(kDataLoss, HasSubstr("no multiple of a row's 16")));
+  EXPECT_THAT(LoadBytes("f.raw", "", "dtype=F32,dim=4"), Fails(kDataLoss, HasSubstr("file is empty")));
+}
+
+TEST_F(LoadTableTest, OptionsOfAnotherFormatAreRefusedOnceTheFormatIsKnown) {
+  EXPECT_THAT(LoadBytes("f", kSafetensors, "dtype=F32"),
+              Fails(kInvalid, HasSubstr("dtype= is for format=raw, the file is read as safetensors")));
+  EXPECT_THAT(LoadBytes("f", kNpy, "dim=3"),
+              Fails(kInvalid, HasSubstr("dim= is for format=raw, the file is read as npy")));
+  EXPECT_THAT(LoadBytes("f", kFbin, "tensor=e"),
+              Fails(kInvalid, HasSubstr("tensor= is for format=safetensors, the file is read as fbin")));
+}
+
+TEST_F(LoadTableTest, UnknownBytesUnderAnUnknownNameAreSaidToBeSo) {
+  EXPECT_THAT(LoadBytes("f.bin", kRows),
+              Fails(kDataLoss, AllOf(HasSubstr("format not recognised"), HasSubstr("format=safetensors"))));
+  EXPECT_THAT(LoadBytes("f.bin", ""), Fails(kDataLoss, HasSubstr("file ends at byte 0")));
+  EXPECT_THAT(LoadBytes("f.npy", kRows), Fails(kDataLoss, HasSubstr("wanted the npy magic")));
+}
+
+// ---- Tensors ----
+
+TEST_F(LoadTableTest, TheNamedTensorIsLoadedFromItsOwnRange) {
+  const std::string two = Safetensors(
+      R"({"a":{"dtype":"F32","shape":[1,3],"data_offsets":[0,12]},"b":{"dtype":"F32","shape":[1,3],"data_offsets":[12,24]}})",
+      kRows);
+  const Result table = LoadBytes("f.safetensors", two, "tensor=b");
+  ASSERT_THAT(table, Succeeds());
+  EXPECT_EQ(std::memcmp((*table)->rows(), kRows.data() + 12, 12), 0);
+  EXPECT_THAT(
+      LoadBytes("f.safetensors", two),
+      Fails(kDataLoss, HasSubstr("2 2-D float tensors, name one with tensor=: \"a\" F32 [1, 3], \"b\" F32 [1, 3]")));
+  EXPECT_THAT(LoadBytes("f.safetensors", two, "tensor=c"),
+              Fails(kDataLoss, HasSubstr("no tensor \"c\", it has \"a\" F32 [1, 3]")));
+}
+
+TEST_F(LoadTableTest, EmptyAndOversizedTablesAreRefusedWithTheLimits) {
+  const std::string empty = Safetensors(R"({"e":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]}})", "");
+  EXPECT_THAT(LoadBytes("f.safetensors", empty),
+              Fails(kDataLoss, HasSubstr("table has 0 rows of width 3, allowed are 1..2147483647")));
+  for (const auto& [name, bytes] :
+       {std::pair("f.safetensors", kSafetensors), std::pair("f.npy", kNpy), std::pair("f.fbin", kFbin)}) {
+    EXPECT_THAT(LoadBytes(name, bytes, "", {.max_rows = 1, .max_dim = 3}),
+                Fails(kDataLoss, HasSubstr("table has 2 rows of width 3, allowed are 1..1 rows (--max-rows)")));
+    EXPECT_THAT(LoadBytes(name, bytes, "", {.max_rows = 2, .max_dim = 2}),
+                Fails(kDataLoss, HasSubstr("of width 1..2 (--max-dim)")));
+    EXPECT_THAT(LoadBytes(name, bytes, "", {.max_rows = 2, .max_dim = 3}), Succeeds());
+  }
+}
+
+// ---- Values ----
+
+TEST_F(LoadTableTest, OneNanIsNamedAndRefusedUnlessAllowed) {
+  std::vector<float> values(20000 * 5, 1.0f);
+  values[12345 * 5 + 3] = std::numeric_limits<float>::quiet_NaN();
+  const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  const std::string raw = "format=raw,dtype=F32,dim=5";
+  EXPECT_THAT(LoadBytes("f", bytes, raw),
+              Fails(kDataLoss, HasSubstr(": row 12345, column 3 is NaN; 1 non-finite value")));
+  EXPECT_THAT(LoadBytes("f", bytes, raw + ",allow-non-finite=false"), Fails(kDataLoss, HasSubstr("row 12345")));
+  const Result table = LoadBytes("f", bytes, raw + ",allow-non-finite=true");
+  ASSERT_THAT(table, Succeeds());
+  EXPECT_THAT((*table)->non_finite_rows(), ElementsAre(12345));
+  EXPECT_FALSE((*table)->IsFinite(12345));
+  EXPECT_EQ(std::memcmp((*table)->rows(), bytes.data(), bytes.size()), 0);
+}
+
+// ---- Vocabularies ----
+
+TEST_F(LoadTableTest, AVocabularyOfAnotherCountIsRefusedBeforeTheRowsAreRead) {
+  folder_.Write("three.txt", "a\nb\nc\n");
+  const absl::StatusOr<TableOptions> options =
+      ParseTableOptions("t=" + folder_.Write("f.safetensors", kSafetensors) + ",vocab=three.txt");
+  ASSERT_THAT(options, Succeeds());
+  bool read = false;
+  EXPECT_THAT(LoadTable(*options, {}, pool_, [&](int64_t, int64_t) { read = true; }),
+              Fails(kDataLoss, folder_.Path("three.txt") + ": file has 3 keys (one a line), the table has 2 rows"));
+  EXPECT_FALSE(read);
+  folder_.Write("same.txt", "a\na\n");
+  EXPECT_THAT(Load(folder_.Path("f.safetensors"), "vocab=same.txt"),
+              Fails(kDataLoss, HasSubstr("line 2 repeats the key of line 1")));
+}
+
+// ---- The file changes ----
+
+TEST_F(LoadTableTest, AFileThatGrowsDuringTheReadIsRefused) {
+  const std::string path = folder_.Write("f.safetensors", kSafetensors);
+  const absl::StatusOr<TableOptions> options = ParseTableOptions("t=" + path);
+  ASSERT_THAT(options, Succeeds());
+  EXPECT_THAT(LoadTable(*options, {}, pool_,
+                        [&](int64_t, int64_t) { std::filesystem::resize_file(path, kSafetensors.size() + 1); }),
+              Fails(kDataLoss, HasSubstr(path + ": changed while being read")));
+}
+
+TEST_F(LoadTableTest, WhatHappensToTheFileLaterChangesNothing) {
+  const std::string path = folder_.Write("f.safetensors", kSafetensors);
+  const Result table = Load(path);
+  ASSERT_THAT(table, Succeeds());
+  std::filesystem::resize_file(path, 0);
+  std::filesystem::remove(path);
+  EXPECT_EQ(std::memcmp((*table)->rows(), kRows.data(), kRows.size()), 0);
+}
+
+TEST_F(LoadTableTest, MessagesStayOnOneLine) {
+  const std::string bytes = Safetensors(R"({"a\tb":{"dtype":"F\nX","shape":[1],"data_offsets":[0,1]}})", "1");
+  EXPECT_THAT(LoadBytes("a\nb.safetensors", bytes), Fails(kDataLoss, Not(HasSubstr("\n"))));
+}
+
+}  // namespace
+}  // namespace embedding
