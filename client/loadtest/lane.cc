@@ -47,6 +47,7 @@ void Lane::SendOpenLoop() {
   // Every lane walks the whole schedule and sends its share, so that the schedule does not depend on their number.
   Schedule schedule(plan.rate, plan.arrivals, plan.seed);
   int64_t measured = 0;
+  bool held_back = false;  // by the cap, and not yet back on schedule
   for (uint64_t call = 0;; ++call) {
     const int64_t planned_ns = state_.start_ns + schedule.NextNs();
     const bool is_measured = planned_ns >= state_.measure_from_ns;
@@ -59,12 +60,15 @@ void Lane::SendOpenLoop() {
     transport_.Prepare(slot, call, planned_ns);
     int64_t now = state_.clock.NowNs();
     if (now <= planned_ns) {
+      held_back = false;
       while (now < planned_ns && !state_.stop.load(std::memory_order_relaxed)) {
         state_.clock.SleepUntil(std::min(planned_ns, now + kLongestNapNs));
         now = state_.clock.NowNs();
       }
-    } else if (is_measured && free_since_ns > planned_ns) {
-      ++capped_;  // the oldest free slot was still taken when the call was due
+    } else if (free_since_ns > planned_ns) {
+      // The oldest free slot was still taken when the call was due.
+      held_back = true;
+      if (is_measured) ++capped_;
     }
     if (state_.stop.load(std::memory_order_relaxed)) break;
     slots_[slot] = {.call = call, .planned_ns = planned_ns, .sent_ns = now, .measured = is_measured};
@@ -74,6 +78,7 @@ void Lane::SendOpenLoop() {
       ++planned_;
       ++sent_;
       send_lag_.Record(now - planned_ns);
+      if (!held_back) own_lag_.Record(now - planned_ns);
     } else {
       ++warmup_calls_;
     }
@@ -192,6 +197,7 @@ void Lane::AddTo(RunResult& result) const {
   result.latency.Merge(received_.latency);
   result.service.Merge(received_.service);
   result.send_lag.Merge(send_lag_);
+  result.own_lag.Merge(own_lag_);
   result.planned += planned_;
   result.sent += sent_;
   result.warmup_calls += warmup_calls_;

@@ -74,6 +74,7 @@ class Lane {
 
   // The sender's own.
   Histogram send_lag_;
+  Histogram own_lag_;
   int64_t planned_ = 0;
   int64_t sent_ = 0;
   int64_t warmup_calls_ = 0;

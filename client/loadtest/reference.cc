@@ -1,6 +1,7 @@
 #include "client/loadtest/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
@@ -11,14 +12,21 @@
 namespace embedding::loadtest {
 namespace {
 
+// What one unit of a binary16's fraction is worth, by exponent field; 0 has the exponent of 1, without the leading bit.
+std::array<double, 32> FractionUnits() {
+  std::array<double, 32> units{};
+  for (int exponent = 0; exponent < 32; ++exponent) units[exponent] = std::ldexp(1.0, std::max(exponent, 1) - 25);
+  return units;
+}
+
 // IEEE 754 binary16 by its definition.
 double HalfToDouble(uint16_t bits) {
+  static const std::array<double, 32> kUnits = FractionUnits();
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
   const int exponent = (bits >> 10) & 0x1f;
   const int fraction = bits & 0x3ff;
   if (exponent == 0x1f) return fraction == 0 ? sign * INFINITY : NAN;
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  return sign * std::ldexp(1024 + fraction, exponent - 25);
+  return sign * kUnits[static_cast<size_t>(exponent)] * (exponent == 0 ? fraction : 1024 + fraction);
 }
 
 double FloatBitsToDouble(uint32_t bits) {

@@ -33,11 +33,17 @@ std::string Duration(double ns) {
   if (ns < 1e3) return Format("%.0f ns", ns);
   if (ns < 999.95e3) return with_unit(ns / 1e3, "us");
   if (ns < 999.95e6) return with_unit(ns / 1e6, "ms");
-  return with_unit(ns / 1e9, "s ");
+  return with_unit(ns / 1e9, "s");
 }
 
 std::string Rate(double per_second) {
   return per_second < 1000 ? Format("%.1f", per_second) : Grouped(static_cast<int64_t>(per_second + 0.5));
+}
+
+// "64 rows", "1 query".
+std::string Items(int64_t count, const std::string& items) {
+  if (count != 1) return Grouped(count) + " " + items;
+  return items == "queries" ? "1 query" : "1 " + items.substr(0, items.size() - 1);
 }
 
 // Right-aligned cell.
@@ -50,6 +56,12 @@ struct Column {
   const Histogram* histogram;
 };
 
+// Right-aligned so that the units stand below each other.
+std::string DurationCell(double ns) {
+  const std::string text = Duration(ns);
+  return Cell(text.ends_with(" s") ? text + " " : text);
+}
+
 // One row per statistic, one column per histogram; how many samples lie beyond is that of the first column.
 std::string Percentiles(const std::vector<Column>& columns) {
   std::string text = std::string(10, ' ');
@@ -57,7 +69,7 @@ std::string Percentiles(const std::vector<Column>& columns) {
   text += "   samples beyond\n";
   const auto line = [&](const char* name, auto value_of, const std::string& beyond) {
     text += Format("  %-8s", name);
-    for (const Column& column : columns) text += Cell(Duration(value_of(*column.histogram)));
+    for (const Column& column : columns) text += DurationCell(value_of(*column.histogram));
     text += Cell(beyond, 17);
     text += "\n";
   };
@@ -80,10 +92,10 @@ std::string Percentiles(const std::vector<Column>& columns) {
 
 std::string Headline(const ReportContext& context, const RunResult& result) {
   const RunPlan& plan = context.plan;
-  std::string text = Format("%s, %s %s a call, table \"%s\" version %" PRIu64 " (%s x %s %s) on %s\n",
-                            context.rpc.c_str(), Grouped(context.batch_size).c_str(), context.item.c_str(),
-                            context.table_name.c_str(), context.table_version, Grouped(context.rows).c_str(),
-                            Grouped(context.dim).c_str(), context.dtype.c_str(), context.simd_target.c_str());
+  std::string text = Format("%s, %s a call, table \"%s\" version %" PRIu64 " (%s x %s %s) on %s\n", context.rpc.c_str(),
+                            Items(context.batch_size, context.item).c_str(), context.table_name.c_str(),
+                            context.table_version, Grouped(context.rows).c_str(), Grouped(context.dim).c_str(),
+                            context.dtype.c_str(), context.simd_target.c_str());
   if (plan.open_loop) {
     text += Format("Open loop: %s calls/s offered, %s arrivals, at most %s in flight on %d connection%s\n",
                    Rate(plan.rate).c_str(), plan.arrivals == Arrivals::kPoisson ? "Poisson" : "constant",
@@ -185,15 +197,16 @@ std::string Warnings(const ReportContext& context, const RunResult& result) {
   std::string text;
   if (context.plan.open_loop && SendLagTooHigh(result)) {
     text += Format(
-        "\n*** THE TESTER FELL BEHIND: send lag p99 is %s, above 5 %% of the latency's p50 (%s).\n"
+        "\n*** THE TESTER FELL BEHIND: its own send lag has a p99 of %s, above 5 %% of the latency's p50 (%s).\n"
         "    Do not trust these percentiles: lower --rate, or give the tester a CPU of its own.\n",
-        Duration(static_cast<double>(result.send_lag.ValueAt(0.99))).c_str(),
+        Duration(static_cast<double>(result.own_lag.ValueAt(0.99))).c_str(),
         Duration(static_cast<double>(result.latency.ValueAt(0.5))).c_str());
   }
   if (result.capped > 0) {
     text += Format(
-        "\n*** %s calls were sent late because %s were in flight (--max-in-flight); their wait is in the latency.\n",
-        Grouped(result.capped).c_str(), Grouped(context.plan.max_in_flight).c_str());
+        "\n*** %s calls were sent late because as many were in flight as --max-in-flight %d allows: the rate was more\n"
+        "    than could be answered. Their wait is part of the latency.\n",
+        Grouped(result.capped).c_str(), context.plan.max_in_flight);
   }
   return text;
 }
@@ -219,7 +232,7 @@ std::string Thresholds(const ReportContext& context, const RunResult& result) {
 
 bool SendLagTooHigh(const RunResult& result) {
   constexpr int64_t kFloorNs = 100'000;
-  const int64_t lag = result.send_lag.ValueAt(0.99);
+  const int64_t lag = result.own_lag.ValueAt(0.99);
   return lag > kFloorNs && static_cast<double>(lag) > 0.05 * static_cast<double>(result.latency.ValueAt(0.5));
 }
 

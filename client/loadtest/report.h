@@ -17,6 +17,7 @@
 //   latency                              open loop only: end minus planned send time, of answered calls
 //   service                              end minus actual send, of answered calls
 //   send_lag                             open loop only: actual send minus planned time
+//   own_lag                              open loop only: the same without calls that max_in_flight held back
 //     each {count, min_ns, mean_ns, max_ns, percentiles [{p, value_ns, samples_beyond}]}, p = 50, 90, 99, 99.9
 //   send_lag_too_high                    open loop only: the tester fell behind, do not trust the percentiles
 //   in_flight {mean_sampled, max_sampled, rate_times_mean_service}   the first and last agree (Little's law)
@@ -70,8 +71,8 @@ struct ReportContext {
 std::string TextReport(const ReportContext& context, const RunResult& result);
 std::string JsonReport(const ReportContext& context, const RunResult& result);
 
-// True when the tester sent late: send lag p99 above 5 % of the latency's p50, and above 100 us, what a shared
-// machine's scheduler may cost.
+// True when the tester itself sent late: the p99 of its own lag is above 5 % of the latency's p50, and above 100 us,
+// what the scheduler of a shared machine may cost.
 bool SendLagTooHigh(const RunResult& result);
 
 // The process's exit code. The worst news decides: 1 a wrong answer; 130 interrupted; 64+N no call answered, N the most

@@ -186,7 +186,8 @@ std::string JsonReport(const ReportContext& context, const RunResult& result) {
   if (context.plan.open_loop) report.AddRaw("latency", TimesOf(result.latency));
   report.AddRaw("service", TimesOf(result.service));
   if (context.plan.open_loop) {
-    report.AddRaw("send_lag", TimesOf(result.send_lag)).Add("send_lag_too_high", SendLagTooHigh(result));
+    report.AddRaw("send_lag", TimesOf(result.send_lag)).AddRaw("own_lag", TimesOf(result.own_lag));
+    report.Add("send_lag_too_high", SendLagTooHigh(result));
   }
   AddChecks(context, result, report);
   Object seconds(1);

@@ -50,9 +50,10 @@ struct SecondStats {
 
 // Counts are of measured calls unless they say otherwise. Histograms hold calls that ended OK.
 struct RunResult {
-  Histogram latency;    // end minus planned time; open loop only
-  Histogram service;    // end minus actual send
-  Histogram send_lag;   // actual send minus planned time; of all measured calls; open loop only
+  Histogram latency;   // end minus planned time; open loop only
+  Histogram service;   // end minus actual send
+  Histogram send_lag;  // actual send minus planned time; of all measured calls; open loop only
+  Histogram own_lag;  // send lag that is the tester's own: without calls that waited for a slot, or behind one that did
   int64_t planned = 0;  // open loop: calls due in the measured part, as far as the run came
   int64_t sent = 0;
   int64_t answered = 0;             // ended OK

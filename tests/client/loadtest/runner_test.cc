@@ -81,6 +81,8 @@ TEST(RunnerTest, CapKeepsTheScheduleAndCounts) {
   EXPECT_EQ(server.max_in_flight(), 2);
   // Call i is due at 5 i ms and the slot it gets is free at 10 (i - 1) ms: later, from i = 3 on.
   EXPECT_EQ(result.capped, 97);
+  EXPECT_EQ(result.own_lag.count(), 3);
+  EXPECT_EQ(result.own_lag.max_ns(), 0);
   EXPECT_EQ(result.latency.max_ns(), 10 * kMs + 99 * 5 * kMs);
   EXPECT_EQ(result.latency.min_ns(), 10 * kMs);
   EXPECT_EQ(result.service.max_ns(), 20 * kMs);
