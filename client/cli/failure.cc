@@ -7,16 +7,17 @@
 namespace embedding::client {
 namespace {
 
-std::string Advice(const absl::Status& status, const std::string& reason, const std::string& address) {
+// Why nobody answers at the address, if gRPC's text tells; empty otherwise.
+std::string SilenceCause(absl::string_view message) {
+  for (const char* cause : {"Connection refused", "No such file or directory", "Permission denied"}) {
+    if (absl::StrContains(message, cause)) return cause;
+  }
+  return "";
+}
+
+std::string Advice(const std::string& reason) {
   if (reason == "NO_KEYS") return "; name its rows by --ids";
   if (reason == "LOADING") return "; wait until `embedding-cli health` says SERVING";
-  if (!absl::IsUnavailable(status) || !reason.empty()) return "";
-  const absl::string_view message = status.message();
-  if (absl::StrContains(message, "Connection refused") || absl::StrContains(message, "No such file")) {
-    return absl::StrCat(
-        "; nothing listens on ", address,
-        ": is embedding-server running there? Another address goes into --address or EMBEDDING_ADDRESS");
-  }
   return "";
 }
 
@@ -24,8 +25,13 @@ std::string Advice(const absl::Status& status, const std::string& reason, const 
 
 std::string FailureText(const absl::Status& status, const std::string& address) {
   const std::string reason = DetailsOf(status).reason;
+  const std::string cause = SilenceCause(status.message());
+  if (absl::IsUnavailable(status) && reason.empty() && !cause.empty()) {
+    return absl::StrCat("UNAVAILABLE: nothing listens on ", address, " (", cause,
+                        "); start embedding-server there, or name another address by --address or EMBEDDING_ADDRESS");
+  }
   return absl::StrCat(absl::StatusCodeToString(status.code()), reason.empty() ? "" : absl::StrCat(" (", reason, ")"),
-                      ": ", status.message(), Advice(status, reason, address));
+                      ": ", status.message(), Advice(reason));
 }
 
 int FailureExitCode(const absl::Status& status) { return 64 + static_cast<int>(status.code()); }

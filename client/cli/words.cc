@@ -52,7 +52,7 @@ absl::Status AppendIds(absl::string_view text, std::vector<int64_t>& ids) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", Escaped(text), "\" makes it more than ", kMaxIds, " ids, which one command may name"));
   }
-  for (int64_t id = first; id <= last; ++id) ids.push_back(id);
+  for (int64_t i = 0; i <= last - first; ++i) ids.push_back(first + i);
   return absl::OkStatus();
 }
 

@@ -1,0 +1,152 @@
+// The command-line client against the real server with the sample table. Expected rows, scores and neighbours: numpy
+// 1.24, float64 scores of the file's F16 values, rounded to float32, ties by lower id.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "client/cli/commands.h"
+#include "server/server.h"
+
+namespace embedding {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Ended {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+class CliEndToEndTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ServerOptions options;
+    options.grpc_address = "127.0.0.1:0";
+    options.admin_address = "127.0.0.1:0";
+    options.log_level = "error";
+    const absl::StatusOr<TableOptions> table =
+        ParseTableOptions("words=" EMBEDDING_SAMPLE_DIR "/words.safetensors,vocab=words.vocab.txt");
+    ASSERT_TRUE(table.ok()) << table.status();
+    options.tables = {*table};
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = server->release();
+    const absl::Status loaded = server_->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded;
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+
+  Ended Run(std::vector<std::string> arguments, const std::string& stdin_text = "") {
+    arguments.insert(arguments.end(), {"--address", server_->grpc_address()});
+    const client::ParsedLine line = client::ParseCommandLine(arguments);
+    if (!line.command) return {line.exit_code, line.out, line.err};
+    std::istringstream in(stdin_text);
+    std::ostringstream out;
+    std::ostringstream err;
+    const int code = client::RunCommand(*line.command, in, out, err);
+    return {code, out.str(), err.str()};
+  }
+
+  static Server* server_;
+};
+
+Server* CliEndToEndTest::server_ = nullptr;
+
+TEST_F(CliEndToEndTest, LookupShowsRowsWithIdsAndKeys) {
+  const Ended ended = Run({"lookup", "robot", "arm", "box", "tool"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_THAT(ended.out, StartsWith("  ID  KEY    VECTOR (6 of 100)\n"
+                                    "8714  robot  0.011901855 0.26269531 0.45117188 0.12091064 -0.41528320 "));
+}
+
+TEST_F(CliEndToEndTest, SimilarityOfRobotWithTheOthers) {
+  EXPECT_EQ(Run({"similarity", "robot", "arm"}).out,
+            "LEFT   RIGHT  SCORE (cosine, higher is closer)\nrobot  arm    0.4049158\n");
+  EXPECT_EQ(Run({"similarity", "robot", "arm", "box", "tool", "--output", "csv"}).out,
+            "left,right,score\nrobot,arm,0.4049158\nrobot,box,0.2798474\nrobot,tool,0.39170915\n");
+  EXPECT_EQ(Run({"similarity", "robot", "arm", "--metric", "dot", "--output", "csv"}).out,
+            "left,right,score\nrobot,arm,11.581044\n");
+}
+
+TEST_F(CliEndToEndTest, NeighboursOfKing) {
+  const Ended ended = Run({"neighbours", "king", "--k", "10"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out,
+            "king (cosine, higher is closer)\n"
+            "RANK    ID  KEY      SCORE\n"
+            "   1  1663  prince   0.76823825\n"
+            "   2  1928  queen    0.750779\n"
+            "   3   586  son      0.70207244\n"
+            "   4  1107  brother  0.69856066\n"
+            "   5  8553  monarch  0.69783384\n"
+            "   6  6336  throne   0.6919899\n"
+            "   7  1737  kingdom  0.6811095\n"
+            "   8   585  father   0.6801994\n"
+            "   9  3353  emperor  0.6712962\n"
+            "  10   750  ii       0.66755295\n");
+}
+
+TEST_F(CliEndToEndTest, NeighboursByIdAndIncludingTheInput) {
+  const Ended ended = Run({"neighbours", "--ids", "1663", "--k", "1", "--include-inputs", "--output", "csv"});
+  EXPECT_EQ(ended.out, "query,rank,id,key,score\n1663,1,1663,prince,1\n");
+}
+
+TEST_F(CliEndToEndTest, JsonIsOneDocument) {
+  const Ended ended = Run({"neighbours", "king", "--k", "2", "--output", "json"});
+  EXPECT_THAT(ended.out, StartsWith("{\"table\":{\"name\":\"words\",\"version\":\"1\",\"fingerprint\":\""));
+  EXPECT_THAT(ended.out, HasSubstr(R"("ids":["1663","1928"])"));
+  EXPECT_THAT(ended.out, HasSubstr(R"("keys":["prince","queen"])"));
+}
+
+TEST_F(CliEndToEndTest, TablesAndInfo) {
+  const Ended tables = Run({"tables", "--output", "csv"});
+  EXPECT_EQ(tables.code, 0) << tables.err;
+  EXPECT_THAT(tables.out, HasSubstr("\nwords,1,10000,100,1000000,F16,2000000,cosine,yes,safetensors,"));
+  const Ended info = Run({"info"});
+  EXPECT_EQ(info.code, 0) << info.err;
+  EXPECT_THAT(info.out, HasSubstr("max_ids             65536\n"));
+}
+
+TEST_F(CliEndToEndTest, HealthOfTheServerItsServicesAndStrangers) {
+  for (const char* service : {"", "embedding.v1.EmbeddingService", "table/words"}) {
+    const Ended ended = Run({"health", "--service", service});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_EQ(ended.out, "SERVING\n");
+  }
+  const Ended stranger = Run({"health", "--service", "table/other"});
+  EXPECT_EQ(stranger.code, 64 + 5);
+  EXPECT_EQ(stranger.err, "embedding-cli: NOT_FOUND: the server has no health service \"table/other\"\n");
+}
+
+TEST_F(CliEndToEndTest, HealthIsWatchedUntilTheDeadline) {
+  const Ended ended = Run({"health", "--watch", "--deadline", "200ms"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "SERVING\n");
+}
+
+TEST_F(CliEndToEndTest, ErrorsNameTheItem) {
+  const Ended missing = Run({"lookup", "robot", "qxzy"});
+  EXPECT_EQ(missing.code, 64 + 5);
+  EXPECT_THAT(missing.err, StartsWith("embedding-cli: NOT_FOUND (KEY_NOT_FOUND): "));
+  EXPECT_THAT(missing.err, HasSubstr("qxzy"));
+  EXPECT_EQ(Run({"lookup", "--ids", "10000"}).code, 64 + 11);
+  EXPECT_EQ(Run({"neighbours", "king", "--k", "10001"}).code, 64 + 3);
+  EXPECT_EQ(Run({"lookup", "robot", "--table", "other"}).code, 64 + 5);
+}
+
+TEST_F(CliEndToEndTest, ABatchOverTheLimitsJustWorks) {
+  std::string ids;
+  for (int i = 0; i < 20; ++i) ids += "0-9999\n";
+  const Ended ended = Run({"lookup", "--ids", "-", "--output", "csv", "--deadline", "60s"}, ids);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(std::count(ended.out.begin(), ended.out.end(), '\n'), 200'001);
+}
+
+}  // namespace
+}  // namespace embedding
