@@ -22,10 +22,14 @@ constexpr char kFooter[] =
     "N,\n"
     "130 interrupted.";
 
-// Every flag takes one value each time it is given; "--table a b" leaves b over.
-CLI::Option* AddValue(CLI::App& app, const std::string& flag, std::vector<std::string>& values,
+// A list's flag takes one value each time it is given ("--table a b" leaves b over); of any other the last one holds.
+CLI::Option* AddValue(CLI::App& app, const std::string& flag, bool is_list, std::vector<std::string>& values,
                       const std::string& value_name, const std::string& help) {
-  return app.add_option("--" + flag, values, help)->allow_extra_args(false)->type_name(value_name);
+  CLI::Option* option = is_list ? app.add_option("--" + flag, values, help)->allow_extra_args(false)
+                                : app.add_option_function<std::string>(
+                                         "--" + flag, [&values](const std::string& value) { values = {value}; }, help)
+                                      ->take_last();
+  return option->type_name(value_name);
 }
 
 std::string DefaultText(const Setting& setting) {
@@ -71,12 +75,12 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
 
   std::map<std::string, std::vector<std::string>> values;
   for (const Setting& setting : Settings()) {
-    AddValue(app, setting.flag, values[setting.flag], setting.value_name,
+    AddValue(app, setting.flag, setting.kind == ValueKind::kStringList, values[setting.flag], setting.value_name,
              absl::StrCat(setting.help, "\n[env: ", EnvironmentName(setting.flag), "] [default: ", DefaultText(setting),
                           "]"))
         ->group(setting.group);
   }
-  AddValue(app, "config", values["config"], "FILE",
+  AddValue(app, "config", /*is_list=*/false, values["config"], "FILE",
            absl::StrCat("settings as key = \"value\" lines, keys as the flags\n[env: ", EnvironmentName("config"),
                         "] [default: none]"));
   bool version = false;

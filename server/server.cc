@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
 #include "server/load_progress.h"
+#include "server/port_sockets.h"
 #include "server/search/exact_index.h"
 #include "server/service/admission.h"
 #include "server/service/embedding_service.h"
@@ -39,6 +41,9 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr char kEmbeddingService[] = "embedding.v1.EmbeddingService";
 constexpr char kTableService[] = "embedding.v1.TableService";
+// How often a drain looks whether calls are answered and sockets flushed.
+constexpr std::chrono::milliseconds kDrainPoll{2};
+
 constexpr char kHealthService[] = "grpc.health.v1.Health";
 
 double SecondsSince(SteadyClock::time_point start) {
@@ -106,6 +111,7 @@ struct Server::Impl {
 
   std::string grpc_address;
   std::string unix_path;  // ours to remove; empty for TCP
+  std::optional<PortSockets> sockets;
 
   std::atomic<bool> draining{false};
   Mutex mutex;
@@ -117,6 +123,7 @@ struct Server::Impl {
   absl::Status Listen();
   absl::Status LoadOne(const TableOptions& table, WorkerPool& loaders);
   void Shutdown(std::chrono::milliseconds timeout);
+  void Pause(SteadyClock::duration time);
 };
 
 std::vector<RpcMethod> Server::Impl::Methods() {
@@ -174,7 +181,10 @@ absl::Status Server::Impl::Listen() {
     return NotBound("grpc-address", addresses[i], WhyNotBound(addresses[i]));
   }
   unix_path = endpoint->unix_path;
-  if (unix_path.empty()) {
+  if (!unix_path.empty()) {
+    sockets = PortSockets::Unix(unix_path);
+  } else {
+    sockets = PortSockets::Tcp({ports.begin(), ports.end()});
     for (size_t i = 0; i < addresses.size(); ++i) {
       addresses[i] = absl::StrCat(addresses[i].substr(0, addresses[i].rfind(':')), ":", ports[i]);
     }
@@ -217,13 +227,29 @@ absl::Status Server::Impl::LoadOne(const TableOptions& table_options, WorkerPool
   return absl::OkStatus();
 }
 
-// Ends the calls in the order in which nothing gets lost: new ones are told why, streams end, then the library waits
-// for those in flight.
+void Server::Impl::Pause(SteadyClock::duration time) {
+  const SteadyClock::time_point until = SteadyClock::now() + time;
+  MutexLock lock(&mutex);
+  while (SteadyClock::now() < until) wake.WaitUntil(&mutex, until);
+}
+
+// Ends the calls in the order in which nothing gets lost: new ones are told why, streams end, those in flight are
+// answered and their answers flushed, and only then does the library end (see port_sockets.h).
 void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
   registry.BeginShutdown();
   if (grpc_server == nullptr) return;
-  rpc->EndStreams();
-  grpc_server->Shutdown(std::chrono::system_clock::now() + timeout);
+  const SteadyClock::time_point until = SteadyClock::now() + timeout;
+  sockets->StopListening();
+  rpc->BeginDrain();
+  // A caller who goes on is told UNAVAILABLE meanwhile: only those who came before are waited for.
+  bool answered = false;
+  while (!(answered = rpc->undrained_calls() == 0) && SteadyClock::now() < until) Pause(kDrainPoll);
+  if (answered) {
+    Pause(kDrainPoll);  // a thread may be on its way to the socket with the last answer
+    while (sockets->EndFlushedConnections() > 0 && SteadyClock::now() < until) Pause(kDrainPoll);
+  }
+  grpc_server->Shutdown(std::chrono::system_clock::now() +
+                        std::max(until - SteadyClock::now(), SteadyClock::duration::zero()));
   rpc->Join();
 }
 
@@ -289,11 +315,7 @@ void Server::Drain() {
       {{"drain_delay_seconds", std::chrono::duration<double>(impl.options.drain_delay).count()},
        {"drain_timeout_seconds", std::chrono::duration<double>(impl.options.drain_timeout).count()}});
   // The delay is for balancers to see NOT_SERVING; before all tables are there, none sends calls.
-  if (impl.registry.all_loaded()) {
-    MutexLock lock(&impl.mutex);
-    const SteadyClock::time_point until = start + impl.options.drain_delay;
-    while (SteadyClock::now() < until) impl.wake.WaitUntil(&impl.mutex, until);
-  }
+  if (impl.registry.all_loaded()) impl.Pause(impl.options.drain_delay);
   impl.Shutdown(impl.options.drain_timeout);
   {
     MutexLock lock(&impl.mutex);

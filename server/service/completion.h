@@ -1,6 +1,7 @@
 // What the transport's calls share: tags that know what to do, a count of what is alive, a service of raw methods.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -58,6 +59,27 @@ class LiveCount {
   Mutex mutex_;
   CondVar zero_;
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Tells the calls that came before a drain from those that came after it began.
+class DrainEpoch {
+ public:
+  // True if the caller came before, and is to Leave.
+  bool Enter() {
+    early_calls_.fetch_add(1);
+    // Counted first, asked then: so either Begin's caller sees this call, or this call sees the drain.
+    if (!draining_.load()) return true;
+    early_calls_.fetch_sub(1);
+    return false;
+  }
+  void Leave() { early_calls_.fetch_sub(1); }
+  void Begin() { draining_.store(true); }
+  // After Begin, zero is reached and stays, but for calls that are just finding out that they came late.
+  int64_t early_calls() const { return early_calls_.load(); }
+
+ private:
+  std::atomic<bool> draining_{false};
+  std::atomic<int64_t> early_calls_{0};
 };
 
 // A service whose methods hand over bytes, as the generated WithRawMethod_ classes do, but made from a list of names.

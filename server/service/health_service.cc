@@ -41,7 +41,7 @@ class HealthService::CheckHandler final : public StreamHandler {
     }
     if (state == HealthCheckResponse::SERVICE_UNKNOWN) {
       return stream_->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND,
-                                          absl::StrCat("no health is known of \"", Escaped(request.service()), "\"")));
+                                          absl::StrCat("no health is known of '", Escaped(request.service()), "'")));
     }
     stream_->Write(Answer(state));
     stream_->Finish(grpc::Status::OK);

@@ -84,7 +84,7 @@ class ReflectionHandler final : public StreamHandler {
   }
 
   static void AnswerNotFound(absl::string_view kind, const std::string& name, ServerReflectionResponse& response) {
-    AnswerError(grpc::StatusCode::NOT_FOUND, absl::StrCat("no ", kind, " \"", Escaped(name), "\""), response);
+    AnswerError(grpc::StatusCode::NOT_FOUND, absl::StrCat("no ", kind, " '", Escaped(name), "'"), response);
   }
 
   void AnswerFile(const FileDescriptor* file, absl::string_view kind, const std::string& name,
@@ -112,7 +112,7 @@ class ReflectionHandler final : public StreamHandler {
     if (extension == nullptr) {
       return AnswerError(
           grpc::StatusCode::NOT_FOUND,
-          absl::StrCat("no extension ", request.extension_number(), " of \"", Escaped(request.containing_type()), "\""),
+          absl::StrCat("no extension ", request.extension_number(), " of '", Escaped(request.containing_type()), "'"),
           response);
     }
     response.mutable_file_descriptor_response();

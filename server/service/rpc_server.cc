@@ -46,11 +46,14 @@ std::string ServiceOf(absl::string_view path) {
 }  // namespace
 
 struct RpcServer::Impl {
-  std::vector<RpcMethod> methods;
-  std::vector<StreamMethod> streams;
-  RequestLimits limits;
+  Impl(RequestLimits request_limits, Metrics& all_metrics, int threads)
+      : limits(request_limits), metrics(all_metrics), num_threads(threads) {}
+
+  const RequestLimits limits;
   Metrics& metrics;
   const int num_threads;
+  std::vector<RpcMethod> methods;
+  std::vector<StreamMethod> streams;
 
   // Declared in the order in which they are needed: calls borrow the services and queues.
   std::map<std::string, std::unique_ptr<RawService>> services;
@@ -58,6 +61,7 @@ struct RpcServer::Impl {
   std::vector<int> stream_index;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   LiveCount live;
+  DrainEpoch epoch;
   std::vector<std::unique_ptr<UnaryMethod>> unary_methods;
   std::vector<std::unique_ptr<StreamingMethod>> stream_methods;
   std::unique_ptr<WorkerPool> pollers;  // its workers are the polling threads, each in one endless lane
@@ -82,20 +86,9 @@ struct RpcServer::Impl {
 
 RpcServer::RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metrics& metrics, int num_threads,
                      std::vector<StreamMethod> streams)
-    : impl_(new Impl{std::move(methods),
-                     std::move(streams),
-                     limits,
-                     metrics,
-                     std::max(num_threads, kNumQueues),
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     false}) {
+    : impl_(std::make_unique<Impl>(limits, metrics, std::max(num_threads, kNumQueues))) {
+  impl_->methods = std::move(methods);
+  impl_->streams = std::move(streams);
   for (const RpcMethod& method : impl_->methods) {
     impl_->method_index.push_back(impl_->ServiceFor(method.path).AddUnary(method.path));
   }
@@ -136,7 +129,7 @@ void RpcServer::Start() {
       impl.unary_methods.push_back(
           std::make_unique<UnaryMethod>(method, UnaryMethod::Settings{impl.limits.max_deadline, MayRunLong(method.rpc)},
                                         impl.services.at(ServiceOf(method.path)).get(), impl.method_index[i],
-                                        queue.get(), &impl.metrics, &impl.live));
+                                        queue.get(), &impl.metrics, &impl.live, &impl.epoch));
       const int parked = IsDataMethod(method.rpc) ? kParkedDataCalls : kParkedOtherCalls;
       for (int j = 0; j < parked; ++j) impl.unary_methods.back()->Park();
     }
@@ -155,11 +148,14 @@ void RpcServer::Start() {
 
 int64_t RpcServer::in_flight() const { return impl_->metrics.calls_started() - impl_->metrics.calls_handled(); }
 
-void RpcServer::EndStreams() {
+void RpcServer::BeginDrain() {
+  impl_->epoch.Begin();
   for (auto& stream : impl_->stream_methods) {
     stream->EndAll(grpc::Status(grpc::StatusCode::UNAVAILABLE, "server is shutting down"));
   }
 }
+
+int64_t RpcServer::undrained_calls() const { return impl_->epoch.early_calls(); }
 
 void RpcServer::Join() {
   if (impl_->pollers == nullptr) return;

@@ -32,9 +32,12 @@ class RpcServer {
   void Start();
   // Calls that reached a handler and are not answered yet, streams apart.
   int64_t in_flight() const;
-  // Ends every open stream, and each that opens later, with UNAVAILABLE. Before grpc::Server::Shutdown, which would
-  // otherwise wait for callers who watch or keep a stream at hand.
-  void EndStreams();
+  // Ends every open stream, and each that opens later, with UNAVAILABLE, and begins to count apart the calls that
+  // arrive from now on. Before grpc::Server::Shutdown, which would otherwise wait for callers who watch or keep a
+  // stream at hand.
+  void BeginDrain();
+  // Calls that reached a handler before BeginDrain and whose answers the library has not taken yet.
+  int64_t undrained_calls() const;
   // Ends the queues and joins the threads, after grpc::Server::Shutdown. Every call that reached a handler is answered
   // by then: waits for handlers that still run.
   void Join();

@@ -99,6 +99,7 @@ class UnaryMethod::UnaryCall final : public Call {
     deadline_ = arrival_ + (capped_ ? std::chrono::nanoseconds(method_.settings_.max_deadline) : *left);
     // The handler, the end of the answer and, where asked for, the notice of the call's end.
     references_.store(method_.settings_.watch_cancellation ? 3 : 2, std::memory_order_relaxed);
+    early_ = method_.epoch_->Enter();
     method_.metrics_->OnStarted(method_.method_.rpc);
     method_.Park();  // first of all, so that the next caller need not wait for this handler
     method_.method_.handle(CallPtr(this, [](UnaryCall* call) { call->OnHandlerGone(); }));
@@ -111,7 +112,10 @@ class UnaryMethod::UnaryCall final : public Call {
     Unreference();
   }
 
-  void OnFinished(bool /*ok: false if the caller has gone*/) { Unreference(); }
+  void OnFinished(bool /*ok: false if the caller has gone*/) {
+    if (early_) method_.epoch_->Leave();
+    Unreference();
+  }
 
   void OnDone(bool) {
     if (context_->IsCancelled()) cancelled_.store(true, std::memory_order_relaxed);
@@ -141,20 +145,22 @@ class UnaryMethod::UnaryCall final : public Call {
   SteadyTime arrival_;
   SteadyTime deadline_;
   bool capped_ = false;  // deadline_ is the server's maximum
+  bool early_ = false;   // came before the drain
   std::atomic<int> references_{0};
   std::atomic<bool> answered_{false};
   std::atomic<bool> cancelled_{false};
 };
 
 UnaryMethod::UnaryMethod(const RpcMethod& method, Settings settings, RawService* service, int index,
-                         grpc::ServerCompletionQueue* queue, Metrics* metrics, LiveCount* live)
+                         grpc::ServerCompletionQueue* queue, Metrics* metrics, LiveCount* live, DrainEpoch* epoch)
     : method_(method),
       settings_(settings),
       service_(service),
       index_(index),
       queue_(queue),
       metrics_(metrics),
-      live_(live) {}
+      live_(live),
+      epoch_(epoch) {}
 
 UnaryMethod::~UnaryMethod() = default;
 

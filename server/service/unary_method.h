@@ -24,7 +24,7 @@ class UnaryMethod {
 
   // All borrowed things outlive this. index: the method's place in the service.
   UnaryMethod(const RpcMethod& method, Settings settings, RawService* service, int index,
-              grpc::ServerCompletionQueue* queue, Metrics* metrics, LiveCount* live);
+              grpc::ServerCompletionQueue* queue, Metrics* metrics, LiveCount* live, DrainEpoch* epoch);
   // No call is parked or running by then.
   ~UnaryMethod();
 
@@ -43,6 +43,7 @@ class UnaryMethod {
   grpc::ServerCompletionQueue* const queue_;
   Metrics* const metrics_;
   LiveCount* const live_;
+  DrainEpoch* const epoch_;
   Mutex mutex_;
   std::vector<std::unique_ptr<UnaryCall>> unused_ ABSL_GUARDED_BY(mutex_);
 };
