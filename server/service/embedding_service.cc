@@ -1,159 +1,18 @@
 #include "server/service/embedding_service.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "proto/vector_codec.h"
-#include "server/service/answer_buffer.h"
-#include "server/service/lookup_answer.h"
-#include "server/service/lookup_request.h"
+#include "server/service/handlers.h"
 #include "server/service/method.h"
-#include "server/service/reply_writer.h"
-#include "server/service/request_body.h"
-#include "server/service/request_errors.h"
-#include "server/service/search_call.h"
 
 namespace embedding {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// Between two looks at the call: well below the 10 ms within which stopped work ends.
-constexpr size_t kGatherBytesPerPoll = size_t{4} << 20;
-
-// One Lookup, from the body to the answer's bytes, on the calling thread.
-class LookupCall {
- public:
-  LookupCall(const ServiceContext& context, const Call& call) : context_(context), call_(call), body_(call.request()) {}
-
-  absl::StatusOr<grpc::ByteBuffer> Run() {
-    const Clock::time_point begin = Clock::now();
-    absl::Status status = Decode();
-    const Clock::time_point decoded = Clock::now();
-    context_.metrics->OnStage(Rpc::kLookup, Stage::kDecode, decoded - begin);
-    if (!status.ok()) return status;
-    status = Resolve();
-    const Clock::time_point resolved = Clock::now();
-    context_.metrics->OnStage(Rpc::kLookup, Stage::kCompute, resolved - decoded);
-    if (!status.ok()) return status;
-    absl::StatusOr<grpc::ByteBuffer> answer = WriteAnswer();
-    context_.metrics->OnStage(Rpc::kLookup, Stage::kEncode, Clock::now() - resolved);
-    return answer;
-  }
-
- private:
-  // What is wrong whatever the table.
-  absl::Status Decode() {
-    if (!body_.readable()) return MalformedRequest("embedding.v1.LookupRequest", "unreadable body");
-    if (absl::Status status = ParseLookupRequest(body_.bytes(), &request_, context_.limits.max_ids); !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = CheckEnum("encoding", request_.encoding, v1::Encoding_descriptor()); !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = CheckOutputDtype(); !status.ok()) return status;
-    return CheckRows(request_.rows, context_.limits, ShapeRule::kAnyRank, "");
-  }
-
-  absl::Status CheckOutputDtype() const {
-    const int32_t given = request_.output_dtype;
-    const bool as_values = request_.encoding == v1::ENCODING_FLOATS;
-    const bool allowed = given == v1::DTYPE_UNSPECIFIED || given == v1::DTYPE_F32 ||
-                         (!as_values && (given == v1::DTYPE_F16 || given == v1::DTYPE_BF16));
-    if (allowed) return absl::OkStatus();
-    const std::string name =
-        v1::Dtype_IsValid(given) ? v1::Dtype_Name(static_cast<v1::Dtype>(given)) : absl::StrCat(given);
-    return InvalidField(
-        "output_dtype",
-        absl::StrCat("output_dtype=", name, ", allowed", as_values ? " with ENCODING_FLOATS" : "",
-                     ": DTYPE_UNSPECIFIED (0), DTYPE_F32 (1)", as_values ? "" : ", DTYPE_F16 (2), DTYPE_BF16 (3)"));
-  }
-
-  absl::Status Resolve() {
-    absl::StatusOr<SnapshotPtr> snapshot = context_.registry->Acquire(request_.table_name, request_.table_version);
-    if (!snapshot.ok()) return snapshot.status();
-    snapshot_ = *std::move(snapshot);
-    const EmbeddingTable& table = *snapshot_->table;
-    layout_.as_values = request_.encoding == v1::ENCODING_FLOATS;
-    layout_.dtype = request_.output_dtype != v1::DTYPE_UNSPECIFIED ? static_cast<v1::Dtype>(request_.output_dtype)
-                    : layout_.as_values                            ? v1::DTYPE_F32
-                                                                   : WireDtype(table.dtype());
-    row_bytes_ = static_cast<size_t>(table.dim()) * WireDtypeSize(layout_.dtype);
-    layout_.shape = request_.rows.shape;
-    layout_.shape.push_back(table.dim());
-    if (absl::Status status = CheckAnswer(); !status.ok()) return status;
-    int64_t missing = 0;
-    const absl::Status status = ResolveRows(request_.rows, table, "", &missing);
-    if (status.ok() || missing != 0) {
-      context_.metrics->OnRows(Rpc::kLookup, request_.rows.count - missing, missing);
-    }
-    return status;
-  }
-
-  absl::Status CheckAnswer() {
-    const int64_t count = request_.rows.count;
-    layout_.payload_bytes = static_cast<uint64_t>(count) * row_bytes_;
-    answer_bytes_ = StampedTensorSize(*snapshot_, layout_);
-    const int64_t limit = context_.limits.max_response_bytes;
-    if (answer_bytes_ <= static_cast<uint64_t>(limit)) return absl::OkStatus();
-    const int64_t fitting = LargestThatFits(count, limit, [&](int64_t n) {
-      TensorLayout smaller = layout_;
-      smaller.shape = {n, snapshot_->table->dim()};
-      smaller.payload_bytes = static_cast<uint64_t>(n) * row_bytes_;
-      return StampedTensorSize(*snapshot_, smaller);
-    });
-    return AnswerTooLarge("rows", answer_bytes_, limit, absl::StrCat("the largest batch that fits is ", fitting));
-  }
-
-  absl::StatusOr<grpc::ByteBuffer> WriteAnswer() {
-    absl::StatusOr<Admission::Ticket> ticket =
-        context_.admission->Admit(static_cast<int64_t>(answer_bytes_), /*search=*/false);
-    if (!ticket.ok()) return ticket.status();
-    AnswerBuffer answer(answer_bytes_, *std::move(ticket));
-    uint8_t* to = WriteStampedTensor(*snapshot_, layout_, answer.data());
-    const size_t rows_per_poll = std::max<size_t>(kGatherBytesPerPoll / row_bytes_, 1);
-    const auto count = static_cast<size_t>(request_.rows.count);
-    for (size_t first = 0; first < count; first += rows_per_poll) {
-      if (first != 0 && call_.stopped()) return call_.StoppedStatus();
-      const size_t rows = std::min(rows_per_poll, count - first);
-      if (absl::Status status = GatherRows(*snapshot_->table, request_.rows, first, rows, layout_.dtype, to);
-          !status.ok()) {
-        return status;
-      }
-      to += rows * row_bytes_;
-    }
-    return answer.TakeBytes();
-  }
-
-  const ServiceContext& context_;
-  const Call& call_;
-  const RequestBody body_;
-  LookupRequest request_;
-  SnapshotPtr snapshot_;
-  TensorLayout layout_;
-  size_t row_bytes_ = 0;  // of the answer
-  uint64_t answer_bytes_ = 0;
-};
-
-void HandleLookup(const ServiceContext& context, const CallPtr& call) {
-  absl::StatusOr<grpc::ByteBuffer> answer = LookupCall(context, *call).Run();
-  if (answer.ok()) {
-    call->Reply(*std::move(answer));
-  } else {
-    call->Fail(answer.status());
-  }
-}
-
-}  // namespace
 
 std::vector<RpcMethod> EmbeddingServiceMethods(const ServiceContext& context) {
-  const auto shared = std::make_shared<const ServiceContext>(context);
   const auto method = [&](Rpc rpc, void (*handle)(const ServiceContext&, CallPtr)) {
-    return MakeMethod(rpc, *shared->metrics, [shared, handle](CallPtr call) { handle(*shared, std::move(call)); });
+    return MakeMethod(rpc, *context.metrics, [context, handle](CallPtr call) { handle(context, std::move(call)); });
   };
-  return {method(Rpc::kLookup, [](const ServiceContext& c, CallPtr call) { HandleLookup(c, call); }),
-          method(Rpc::kSimilarity, HandleSimilarity), method(Rpc::kNearestNeighbour, HandleNearestNeighbour)};
+  return {method(Rpc::kLookup, HandleLookup), method(Rpc::kSimilarity, HandleSimilarity),
+          method(Rpc::kNearestNeighbour, HandleNearestNeighbour)};
 }
 
 }  // namespace embedding

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "embedding/v1/embedding.pb.h"
 #include "server/search/neighbour_index.h"
+#include "server/service/handlers.h"
 #include "server/service/metric_field.h"
 #include "server/service/operand.h"
 #include "server/service/reply_writer.h"

@@ -1,16 +1,14 @@
 #include "server/service/operand.h"
 
-#include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/status_codec.h"
 #include "proto/vector_codec.h"
-#include "server/kernels/kernels.h"
+#include "server/search/finite.h"
 #include "server/service/request_errors.h"
 
 namespace embedding {
@@ -35,25 +33,11 @@ std::string DtypeText(int number) {
   return v1::Dtype_IsValid(number) ? v1::Dtype_Name(static_cast<v1::Dtype>(number)) : absl::StrCat(number);
 }
 
-// Element i of an array of any alignment, exactly.
-double ElementAt(ElementType type, const void* data, size_t i) {
-  const auto* const at = static_cast<const std::byte*>(data) + i * ElementSize(type);
-  if (type == ElementType::kF64) {
-    double value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  }
-  float value = 0;
-  WidenToF32(type, at, 1, &value);
-  return value;
-}
-
-// What is wrong with a value, or empty.
+// What is wrong with an element.
 std::string Complaint(double value) {
   if (std::isnan(value)) return "is NaN, must be finite";
   if (std::isinf(value)) return value > 0 ? "is Infinity, must be finite" : "is -Infinity, must be finite";
-  if (std::abs(value) > FLT_MAX) return absl::StrFormat("is %.9g, must be within +-%.9g", value, FLT_MAX);
-  return {};
+  return absl::StrFormat("is %.9g, must be within +-%.9g", value, FLT_MAX);
 }
 
 }  // namespace
@@ -136,29 +120,10 @@ absl::Status Operand::CheckWidth(const EmbeddingTable& table) const {
 }
 
 absl::Status Operand::CheckFinite() const {
-  const auto width = static_cast<size_t>(width_);
-  const auto complain = [&](size_t row) -> absl::Status {
-    for (size_t column = 0; column < width; ++column) {
-      const std::string complaint = Complaint(ElementAt(type_, data_, row * width + column));
-      if (complaint.empty()) continue;
-      return InvalidField(absl::StrCat(prefix_, "vectors"),
-                          absl::StrCat(prefix_, "vectors[", row, "][", column, "] ", complaint));
-    }
-    return absl::OkStatus();
-  };
-  const auto rows = static_cast<size_t>(count_);
-  if (type_ == ElementType::kF64) {
-    // The scan knows NaN and infinity only, but here the range ends earlier.
-    for (size_t row = 0; row < rows; ++row) {
-      bool fine = true;
-      for (size_t i = row * width; i < (row + 1) * width; ++i) fine &= std::abs(ElementAt(type_, data_, i)) <= FLT_MAX;
-      if (!fine) return complain(row);
-    }
-    return absl::OkStatus();
-  }
-  std::vector<uint8_t> non_finite(rows);
-  if (ScanRows(type_, data_, rows, width, non_finite.data()).non_finite_rows == 0) return absl::OkStatus();
-  return complain(static_cast<size_t>(std::find(non_finite.begin(), non_finite.end(), 1) - non_finite.begin()));
+  const std::optional<UnfitElement> unfit = FirstUnfitElement(type_, data_, count_, width_);
+  if (!unfit) return absl::OkStatus();
+  const std::string name = prefix_ + "vectors";
+  return InvalidField(name, absl::StrCat(name, "[", unfit->row, "][", unfit->column, "] ", Complaint(unfit->value)));
 }
 
 absl::Status Operand::Resolve(const EmbeddingTable& table) {

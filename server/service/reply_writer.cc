@@ -4,9 +4,9 @@
 #include <cassert>
 
 #include "proto/vector_codec.h"
-#include "server/kernels/kernels.h"
 #include "server/service/metric_field.h"
 #include "server/service/wire_writer.h"
+#include "server/table/gather.h"
 
 namespace embedding {
 namespace {
@@ -178,17 +178,12 @@ uint8_t* NeighbourAnswer::WriteResult(const std::vector<Neighbour>& found, const
   if (!fields_.vectors) return to;
   const TensorLayout layout = VectorsLayout(table, fields_, found.size());
   to = PutTensorField(Result::kVectorsFieldNumber, layout, to);
-  const auto dim = static_cast<size_t>(table.dim());
-  for (const Neighbour& neighbour : found) {
-    if (layout.dtype == WireDtype(table.dtype())) {
-      to = PutRaw(table.row(neighbour.id), table.row_bytes(), to);
-      continue;
-    }
-    // The answer's bytes have no alignment; the kernel accepts any.
-    WidenToF32(ElementTypeOf(table.dtype()), table.row(neighbour.id), dim, reinterpret_cast<float*>(to));
-    to += dim * sizeof(float);
-  }
-  return to;
+  std::vector<int64_t> ids;
+  ids.reserve(found.size());
+  for (const Neighbour& neighbour : found) ids.push_back(neighbour.id);
+  // As stored or as F32: neither can overflow.
+  GatherRows(table, ids, fields_.vectors_as_values ? Dtype::kF32 : table.dtype(), reinterpret_cast<std::byte*>(to));
+  return to + layout.payload_bytes;
 }
 
 }  // namespace embedding

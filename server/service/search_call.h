@@ -74,8 +74,4 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   std::atomic<int64_t> first_poll_ns_{0};  // when a worker first took it up, after started_
 };
 
-// The handlers, for EmbeddingServiceMethods.
-void HandleSimilarity(const ServiceContext& context, CallPtr call);
-void HandleNearestNeighbour(const ServiceContext& context, CallPtr call);
-
 }  // namespace embedding
