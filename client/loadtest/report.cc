@@ -70,7 +70,7 @@ std::string Percentiles(const std::vector<Column>& columns) {
   const auto line = [&](const char* name, auto value_of, const std::string& beyond) {
     text += Format("  %-8s", name);
     for (const Column& column : columns) text += DurationCell(value_of(*column.histogram));
-    text += Cell(beyond, 17);
+    if (!beyond.empty()) text += Cell(beyond, 17);
     text += "\n";
   };
   line(

@@ -7,10 +7,35 @@
 namespace embedding::loadtest {
 namespace {
 
+// Length of the well-formed UTF-8 sequence that text begins with; 0 if it does not (Unicode 15, table 3-7).
+size_t SequenceLength(std::string_view text) {
+  const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&byte](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool overlong = first == 0xe0 && byte(1) < 0xa0;
+    const bool surrogate = first == 0xed && byte(1) > 0x9f;
+    return follows(1) && follows(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool overlong = first == 0xf0 && byte(1) < 0x90;
+    const bool too_high = first == 0xf4 && byte(1) > 0x8f;
+    return follows(1) && follows(2) && follows(3) && !overlong && !too_high ? 4 : 0;
+  }
+  return 0;
+}
+
+// A JSON string. Bytes that are no UTF-8 become U+FFFD: messages come from the server, and JSON must be UTF-8.
 std::string Quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    const char c = text.front();
+    if (length == 0) {
+      out += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
     } else if (static_cast<unsigned char>(c) < 0x20) {
@@ -18,8 +43,9 @@ std::string Quoted(std::string_view text) {
       std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
       out += escape;
     } else {
-      out += c;
+      out += text.substr(0, length);
     }
+    text.remove_prefix(length == 0 ? 1 : length);
   }
   return out + "\"";
 }

@@ -14,11 +14,11 @@ enum class Rpc { kLookup, kSimilarity, kNeighbours };
 
 struct WorkloadOptions {
   Rpc rpc = Rpc::kLookup;
-  std::string table;                           // as in TableSpec.name
+  std::string table = "";                      // as in TableSpec.name
   int64_t batch_size = 64;                     // ids; pairs of ids; queries (ids)
   int32_t k = 10;                              // of kNeighbours
   v1::Metric metric = v1::METRIC_UNSPECIFIED;  // of kSimilarity and kNeighbours
-  IdDistribution ids;
+  IdDistribution ids{};
   uint64_t seed = 1;
 };
 
