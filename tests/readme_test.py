@@ -5,8 +5,8 @@ Usage: readme_test.py BIN_FOLDER. Blocks of README.md:
            for anything (a line of its own: any lines). "$ embedding-server --table ..." starts the server that the rest uses.
   sh       run like console, output ignored
   python, js   run as a program; an "output" block right after it is the expected output
-Other blocks are for reading. Addresses are replaced by those of this test's server. A block is not run when the line before it
-is the comment <!-- not run: reason -->. A program whose packages are missing is skipped, said loudly.
+Other blocks are for reading. After the comment <!-- numbers vary --> any number with any unit of time will do. Addresses are
+replaced by those of this test's server. A program whose packages are missing is skipped, said loudly.
 """
 import os
 import re
@@ -19,7 +19,8 @@ sys.path.insert(0, os.path.join(REPOSITORY, "tests", "interop"))
 import cache  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
-BLOCK = re.compile(r"^(<!-- not run: [^\n]*-->\n)?```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(<!-- numbers vary -->\n)?```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = r"\d+(?:[.,]\d+)*(?: (?:us|ms|s)\b)?"
 DOCUMENTED_GRPC, DOCUMENTED_ADMIN = "127.0.0.1:50051", "127.0.0.1:9464"
 
 
@@ -57,15 +58,28 @@ class ReadmeRun:
         self.server = ServerProcess(os.path.join(self.binaries, arguments[0]),
                                     arguments[1:])
 
-    def compare(self, what, expected, got):
-        pattern = re.escape(self.substituted(expected).strip())
-        pattern = re.sub(r"\n\\\.\\\.\\\.(?=\n|$)", r"(?:\\n.*)?", pattern)  # a line of its own: any lines
-        pattern = pattern.replace(r"\.\.\.", r"[^\n]*")
-        pattern = re.sub(r"(\\ |-|─)(?:\1)+", lambda match: match.group(1) + "+", pattern)  # columns follow the widest value
-        if not re.fullmatch(pattern, got.strip(), re.DOTALL):
+    def compare(self, what, expected, got, numbers_vary):
+        def words(line):  # columns follow the widest value, which may be one that varies
+            return re.sub(r"  +", " ", line.strip())
+
+        pattern = ""
+        for line in expected.strip().split("\n"):
+            if line.strip() == "...":
+                pattern += r"(?:[^\n]*\n)*?"
+                continue
+            for part in re.split(r"(\.\.\.)" + (f"|({NUMBER})" if numbers_vary else ""), words(line)):
+                if part == "...":
+                    pattern += r"[^\n]*"
+                elif part and numbers_vary and re.fullmatch(NUMBER, part):
+                    pattern += NUMBER
+                else:
+                    pattern += re.escape(part or "")
+            pattern += r"\n"
+        text = "".join(words(line) + "\n" for line in got.strip().split("\n"))
+        if not re.fullmatch(pattern, text):
             self.failures.append(f"{what}\n--- README says\n{expected}\n--- it printed\n{got}")
 
-    def transcript(self, body):
+    def transcript(self, body, numbers_vary):
         for step in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
             lines = step.split("\n")
             count = 1
@@ -80,7 +94,7 @@ class ReadmeRun:
             if code != (int(announced.group(1)) if announced else 0):
                 self.failures.append(f"$ {command}\nended with exit code {code}:\n{output}")
             else:
-                self.compare(f"$ {command}", expected, output)
+                self.compare(f"$ {command}", expected, output, numbers_vary)
 
     def program(self, language, body, expected):
         suffix, interpreter = {"python": (".py", "python3"), "js": (".cjs", "node")}[language]
@@ -94,15 +108,13 @@ class ReadmeRun:
         if code != 0:
             self.failures.append(f"{language} program ended with exit code {code}:\n{output}")
         elif expected is not None:
-            self.compare(f"{language} program", expected, output)
+            self.compare(f"{language} program", expected, output, numbers_vary=False)
 
     def run(self, text):
-        blocks = [(skip, kind, body) for skip, kind, body in BLOCK.findall(text)]
-        for index, (skip, kind, body) in enumerate(blocks):
-            if skip:
-                continue
+        blocks = BLOCK.findall(text)
+        for index, (comment, kind, body) in enumerate(blocks):
             if kind == "console":
-                self.transcript(body)
+                self.transcript(body, numbers_vary=bool(comment))
             elif kind == "sh":
                 code, output = self.bash(body)
                 if code != 0:
@@ -113,7 +125,7 @@ class ReadmeRun:
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="embedding-readme-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="readme-test-") as scratch:
         readme = ReadmeRun(os.path.abspath(sys.argv[1]), scratch)
         with open(os.path.join(REPOSITORY, "README.md"), encoding="utf-8") as file:
             text = file.read()
