@@ -37,8 +37,10 @@ namespace {
 // Beside ids (up to five bytes each), scores and keys: tags, lengths and the shape of one query's answer.
 constexpr int64_t kNeighbourBytes = 9;
 constexpr int64_t kQueryEnvelopeBytes = 64;
-// Keys of unknown length: planned as this long; if the server finds the answer too large, as 16 times this.
+// Keys are as long as the table has them: planned as this long, and 16 times longer whenever the server finds the
+// answer too large.
 constexpr int64_t kPlannedKeyBytes = 32;
+constexpr int64_t kLongestKeyBytes = 65536;
 
 // What splitting goes by.
 struct Facts {
@@ -49,7 +51,13 @@ struct Facts {
   friend bool operator==(const Facts&, const Facts&) = default;
 };
 
-bool IsOverLimit(const absl::Status& status) { return DetailsOf(status).reason == "LIMIT_EXCEEDED"; }
+// Whether a limit was passed: the one of that flag of the server, or any if flag is empty.
+bool IsOverLimit(const absl::Status& status, const std::string& flag = "") {
+  const ErrorDetails details = DetailsOf(status);
+  if (details.reason != "LIMIT_EXCEEDED") return false;
+  return flag.empty() || std::count(details.metadata.begin(), details.metadata.end(),
+                                    std::pair<std::string, std::string>("flag", flag)) > 0;
+}
 
 // "ids[65536..131071]": elements of the caller's batch.
 std::string PartName(absl::string_view batch, Range range) {
@@ -318,11 +326,14 @@ absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour
     return result;
   };
   const TableRef* table = request.return_vectors ? &request.table : nullptr;
-  absl::StatusOr<client::NearestNeighbourResult> result =
-      impl_->WithFacts<client::NearestNeighbourResult>(table, deadline, run);
-  if (!request.return_keys || !IsOverLimit(result.status()) || CountOf(request.targets) < 2) return result;
-  key_bytes *= 16;
-  return impl_->WithFacts<client::NearestNeighbourResult>(table, deadline, run);
+  while (true) {
+    absl::StatusOr<client::NearestNeighbourResult> result =
+        impl_->WithFacts<client::NearestNeighbourResult>(table, deadline, run);
+    const bool keys_were_longer = IsOverLimit(result.status(), "--max-response-bytes") && key_bytes > 0 &&
+                                  key_bytes < kLongestKeyBytes && CountOf(request.targets) > 1;
+    if (!keys_were_longer) return result;
+    key_bytes *= 16;
+  }
 }
 
 absl::StatusOr<client::TableInfo> EmbeddingClient::GetTable(const TableRef& table, const CallOptions& call) {

@@ -240,92 +240,94 @@ class Runner {
   std::unique_ptr<EmbeddingClient> client_;
 };
 
-// Elements `begin`, `begin` + step, ... of a source.
-VectorSource Every(const VectorSource& source, size_t begin, size_t step, size_t end) {
-  if (const Vectors* vectors = std::get_if<Vectors>(&source)) {
-    Vectors taken{{}, vectors->dim};
-    const auto dim = static_cast<size_t>(vectors->dim);
-    for (size_t i = begin; i < end; i += step) {
-      taken.values.insert(taken.values.end(), vectors->values.begin() + static_cast<ptrdiff_t>(i * dim),
-                          vectors->values.begin() + static_cast<ptrdiff_t>((i + 1) * dim));
-    }
-    return taken;
-  }
-  if (const Ids* ids = std::get_if<Ids>(&source)) {
-    Ids taken;
-    for (size_t i = begin; i < end; i += step) taken.values.push_back(ids->values[i]);
-    return taken;
-  }
-  Keys taken;
-  for (size_t i = begin; i < end; i += step) taken.values.push_back(std::get<Keys>(source).values[i]);
-  return taken;
-}
+// Which operands stand left and which right, by their positions among all.
+struct Sides {
+  std::vector<size_t> left;
+  std::vector<size_t> right;
+  Layout layout = Layout::kAllPairs;
+};
 
-// Who is compared with whom when only one kind of operand is given.
-absl::Status PairUp(const VectorSource& operands, Pairing pairing, SimilarityRequest& request) {
-  const size_t count = CountOf(operands);
+absl::StatusOr<Sides> PairUp(size_t count, Pairing pairing) {
   if (count < 2 && pairing != Pairing::kAllPairs) {
     return absl::InvalidArgumentError(absl::StrCat("similarity needs two or more rows or vectors, given ", count));
   }
-  switch (pairing) {
-    case Pairing::kFirst:
-      request.left = Every(operands, 0, 1, 1);
-      request.right = Every(operands, 1, 1, count);
-      request.layout = Layout::kAllPairs;
-      return absl::OkStatus();
-    case Pairing::kPairwise:
-      if (count % 2 != 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--layout pairwise needs an even number of operands, given ", count));
-      }
-      request.left = Every(operands, 0, 2, count);
-      request.right = Every(operands, 1, 2, count);
-      request.layout = Layout::kPairwise;
-      return absl::OkStatus();
-    case Pairing::kAllPairs:
-      request.left = operands;
-      request.right = operands;
-      request.layout = Layout::kAllPairs;
-      return absl::OkStatus();
+  if (count % 2 != 0 && pairing == Pairing::kPairwise) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--layout pairwise needs an even number of operands, given ", count));
   }
-  return absl::OkStatus();
+  Sides sides;
+  if (pairing == Pairing::kPairwise) sides.layout = Layout::kPairwise;
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_left = pairing == Pairing::kFirst ? i == 0 : i % 2 == 0;
+    if (is_left || pairing == Pairing::kAllPairs) sides.left.push_back(i);
+    if (!is_left || pairing == Pairing::kAllPairs) sides.right.push_back(i);
+  }
+  return sides;
+}
+
+template <typename Element>
+std::vector<Element> Picked(const std::vector<Element>& from, const std::vector<size_t>& positions) {
+  std::vector<Element> picked;
+  for (const size_t i : positions) picked.push_back(from[i]);
+  return picked;
+}
+
+VectorSource Picked(const VectorSource& source, const std::vector<size_t>& positions) {
+  if (const Ids* ids = std::get_if<Ids>(&source)) return Ids{Picked(ids->values, positions), {}};
+  if (const Keys* keys = std::get_if<Keys>(&source)) return Keys{Picked(keys->values, positions), {}};
+  const Vectors& vectors = std::get<Vectors>(source);
+  Vectors picked{{}, vectors.dim};
+  for (const size_t i : positions) {
+    const auto begin = vectors.values.begin() + static_cast<ptrdiff_t>(i) * vectors.dim;
+    picked.values.insert(picked.values.end(), begin, begin + vectors.dim);
+  }
+  return picked;
 }
 
 int Runner::Similarity() {
   if (!HasRows() && command_.vectors.empty()) return Usage(Nothing("keys as words, --ids or --vector"));
-  SimilarityRequest request;
-  request.table.name = command_.table;
-  request.metric = command_.metric;
   VectorSource rows;
   if (HasRows()) {
     absl::StatusOr<Rows> read = ReadRows();
     if (!read.ok()) return Usage(read.status());
     std::visit([&](auto& list) { rows = std::move(list); }, *read);
   }
-  if (command_.vectors.empty()) {
-    if (absl::Status s = PairUp(rows, command_.pairing, request); !s.ok()) return Usage(s);
-  } else {
-    absl::StatusOr<Vectors> vectors = ReadVectors();
-    if (!vectors.ok()) return Usage(vectors.status());
-    if (HasRows()) {
-      request.left = *std::move(vectors);
-      request.right = rows;
-      request.layout = command_.pairing == Pairing::kPairwise ? Layout::kPairwise : Layout::kAllPairs;
-      if (request.layout == Layout::kPairwise && CountOf(request.left) != CountOf(request.right)) {
-        return Usage(absl::InvalidArgumentError(absl::StrCat("--layout pairwise needs as many vectors as rows, given ",
-                                                             CountOf(request.left), " and ", CountOf(request.right))));
-      }
-    } else if (absl::Status s = PairUp(*vectors, command_.pairing, request); !s.ok()) {
-      return Usage(s);
+  VectorSource vectors;
+  if (!command_.vectors.empty()) {
+    absl::StatusOr<Vectors> read = ReadVectors();
+    if (!read.ok()) return Usage(read.status());
+    vectors = *std::move(read);
+  }
+  SimilarityRequest request;
+  request.table.name = command_.table;
+  request.metric = command_.metric;
+  const bool mixed = HasRows() && !command_.vectors.empty();
+  const VectorSource& operands = HasRows() ? rows : vectors;  // of the one kind there is, unless mixed
+  absl::StatusOr<Sides> sides = Sides();
+  if (mixed) {
+    request.left = vectors;
+    request.right = rows;
+    request.layout = command_.pairing == Pairing::kPairwise ? Layout::kPairwise : Layout::kAllPairs;
+    if (request.layout == Layout::kPairwise && CountOf(vectors) != CountOf(rows)) {
+      return Usage(absl::InvalidArgumentError(absl::StrCat("--layout pairwise needs as many vectors as rows, given ",
+                                                           CountOf(vectors), " and ", CountOf(rows))));
     }
+  } else {
+    sides = PairUp(CountOf(operands), command_.pairing);
+    if (!sides.ok()) return Usage(sides.status());
+    request.left = Picked(operands, sides->left);
+    request.right = Picked(operands, sides->right);
+    request.layout = sides->layout;
   }
   const absl::StatusOr<SimilarityResult> result = client_->Similarity(request, TimeLeft());
   if (!result.ok()) return Failed(result.status());
-  const absl::StatusOr<std::vector<std::string>> left = LabelsOf(request.left, result->table);
-  if (!left.ok()) return Failed(left.status());
-  const absl::StatusOr<std::vector<std::string>> right = LabelsOf(request.right, result->table);
-  if (!right.ok()) return Failed(right.status());
-  PrintSimilarity(*result, *left, *right, command_.output, out_);
+  const absl::StatusOr<std::vector<std::string>> labels = LabelsOf(operands, result->table);
+  if (!labels.ok()) return Failed(labels.status());
+  if (mixed) {
+    PrintSimilarity(*result, *LabelsOf(vectors, result->table), *labels, command_.output, out_);
+  } else {
+    PrintSimilarity(*result, Picked(*labels, sides->left), Picked(*labels, sides->right), command_.output, out_);
+  }
   return Done();
 }
 

@@ -106,7 +106,7 @@ class CommandParser {
         AddRows("Keys of the rows whose neighbours are wanted");
         AddVectors("Instead of rows.");
         AddMetric();
-        app_.add_option("--k", command_.k, "Neighbours of each query")
+        app_.add_option("-k,--k", command_.k, "Neighbours of each query")
             ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()))
             ->capture_default_str();
         app_.add_flag("--include-inputs", command_.include_inputs, "Let a row be its own neighbour");

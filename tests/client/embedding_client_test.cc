@@ -166,6 +166,21 @@ TEST(EmbeddingClientTest, NeighboursInPartsKeepTheOrderOfQueries) {
   EXPECT_TRUE(result->higher_is_closer);
 }
 
+TEST(EmbeddingClientTest, KeysLongerThanPlannedMakeThePartsSmaller) {
+  FakeService fake({.max_response_bytes = 4096, .min_key_bytes = 500});
+  const auto result = ClientOf(fake.address())
+                          ->NearestNeighbour({.table = {},
+                                              .targets = CountingIds(20),
+                                              .k = 1,
+                                              .metric = Metric::kDot,
+                                              .include_inputs = false,
+                                              .return_keys = true});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->results.size(), 20u);
+  EXPECT_EQ(result->results[19].keys[0].size(), 500u);
+  EXPECT_THAT(fake.sizes(), ElementsAre(20, 6, 6, 6, 2));  // refused, then 64 + 9 + 512 bytes planned for each
+}
+
 TEST(EmbeddingClientTest, ResolveKeysInPartsAndByPrefix) {
   FakeService fake({.max_ids = 2});
   const auto client = ClientOf(fake.address());

@@ -1,5 +1,6 @@
 #include "tests/client/fake_service.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +14,10 @@ grpc::Status Error(absl::StatusCode code, const std::string& message, const std:
   return ToGrpcStatus(ErrorWithDetails(code, message, {.reason = reason, .metadata = {}, .violations = {}}));
 }
 
-grpc::Status OverLimit(const std::string& what, int64_t given, int64_t limit) {
-  return Error(absl::StatusCode::kInvalidArgument, absl::StrCat(what, " ", given, ", limit ", limit), "LIMIT_EXCEEDED");
+grpc::Status OverLimit(const std::string& flag, int64_t given, int64_t limit) {
+  return ToGrpcStatus(ErrorWithDetails(absl::StatusCode::kInvalidArgument,
+                                       absl::StrCat("given ", given, ", limit ", limit, " (", flag, ")"),
+                                       {.reason = "LIMIT_EXCEEDED", .metadata = {{"flag", flag}}, .violations = {}}));
 }
 
 std::vector<int64_t> IdsOf(const v1::RowSelector& rows) {
@@ -57,9 +60,10 @@ class FakeService::Embedding : public v1::EmbeddingService::Service {
     const auto count = static_cast<int64_t>(ids.size());
     return fake_.Answer(*context, request->table(), *response->mutable_table(), count, [&] {
       const Settings& settings = fake_.settings_;
-      if (count > settings.max_ids) return OverLimit("ids", count, settings.max_ids);
+      if (count > settings.max_ids) return OverLimit("--max-ids", count, settings.max_ids);
       const int64_t bytes = count * settings.dim * 4;
-      if (bytes > settings.max_response_bytes) return OverLimit("answer bytes", bytes, settings.max_response_bytes);
+      if (bytes > settings.max_response_bytes)
+        return OverLimit("--max-response-bytes", bytes, settings.max_response_bytes);
       v1::Tensor& tensor = *response->mutable_embeddings();
       tensor.set_dtype(v1::DTYPE_F32);
       if (request->rows().ids().shape().empty()) tensor.add_shape(count);
@@ -86,7 +90,7 @@ class FakeService::Embedding : public v1::EmbeddingService::Service {
     const bool all_pairs = request->layout() == v1::LAYOUT_ALL_PAIRS;
     const auto pairs = static_cast<int64_t>(all_pairs ? left.size() * right.size() : left.size());
     return fake_.Answer(*context, request->table(), *response->mutable_table(), pairs, [&] {
-      if (pairs > fake_.settings_.max_pairs) return OverLimit("pairs", pairs, fake_.settings_.max_pairs);
+      if (pairs > fake_.settings_.max_pairs) return OverLimit("--max-pairs", pairs, fake_.settings_.max_pairs);
       v1::Tensor& scores = *response->mutable_scores();
       scores.set_dtype(v1::DTYPE_F32);
       scores.add_shape(static_cast<int64_t>(left.size()));
@@ -107,18 +111,21 @@ class FakeService::Embedding : public v1::EmbeddingService::Service {
     const std::vector<double> queries = NumbersOf(request->targets());
     const auto count = static_cast<int64_t>(queries.size());
     return fake_.Answer(*context, request->table(), *response->mutable_table(), count, [&] {
-      if (count > fake_.settings_.max_queries) return OverLimit("queries", count, fake_.settings_.max_queries);
+      if (count > fake_.settings_.max_queries) return OverLimit("--max-queries", count, fake_.settings_.max_queries);
       for (const double query : queries) {
         v1::Neighbours& neighbours = *response->add_results();
         for (int rank = 1; rank <= request->k(); ++rank) {
           neighbours.add_ids(static_cast<int64_t>(query) + rank);
           neighbours.add_scores(static_cast<float>(rank));
-          if (request->return_keys()) neighbours.add_keys(absl::StrCat("k", static_cast<int64_t>(query) + rank));
+          if (!request->return_keys()) continue;
+          std::string key = absl::StrCat("k", static_cast<int64_t>(query) + rank);
+          key.resize(std::max(key.size(), fake_.settings_.min_key_bytes), '.');
+          neighbours.add_keys(key);
         }
       }
       const auto bytes = static_cast<int64_t>(response->ByteSizeLong());
       if (bytes > fake_.settings_.max_response_bytes) {
-        return OverLimit("answer bytes", bytes, fake_.settings_.max_response_bytes);
+        return OverLimit("--max-response-bytes", bytes, fake_.settings_.max_response_bytes);
       }
       response->set_metric(v1::METRIC_DOT);
       response->set_higher_is_closer(true);
@@ -191,7 +198,7 @@ class FakeService::Tables : public v1::TableService::Service {
       ids.push_back(i);
     }
     return fake_.Answer(*context, request->table(), *response->mutable_table(), static_cast<int64_t>(ids.size()), [&] {
-      if (static_cast<int64_t>(ids.size()) > fake_.settings_.max_ids) return OverLimit("ids", ids.size(), 0);
+      if (static_cast<int64_t>(ids.size()) > fake_.settings_.max_ids) return OverLimit("--max-ids", ids.size(), 0);
       for (const int64_t id : ids) {
         response->add_ids(id);
         response->add_keys(absl::StrCat("k", id));

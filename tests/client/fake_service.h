@@ -28,6 +28,7 @@ class FakeService {
     int64_t max_response_bytes = 1 << 20;
     uint64_t version = 1;
     std::string fingerprint = "aa";
+    size_t min_key_bytes = 0;  // keys of neighbours are padded to this length
   };
 
   // Called with the call's number (0, 1, ... over Lookup, Similarity, NearestNeighbour and ResolveKeys) before it is

@@ -61,8 +61,10 @@ Server* CliEndToEndTest::server_ = nullptr;
 TEST_F(CliEndToEndTest, LookupShowsRowsWithIdsAndKeys) {
   const Ended ended = Run({"lookup", "robot", "arm", "box", "tool"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_THAT(ended.out, StartsWith("  ID  KEY    VECTOR (6 of 100)\n"
-                                    "8714  robot  0.011901855 0.26269531 0.45117188 0.12091064 -0.41528320 "));
+  EXPECT_THAT(ended.out,
+              StartsWith("  ID  KEY    VECTOR (6 of 100)\n"
+                         "8714  robot  0.0119018555 0.2626953 0.45117188 0.120910645 -0.4152832 -0.35424805 ...\n"
+                         "2485  arm    "));
 }
 
 TEST_F(CliEndToEndTest, SimilarityOfRobotWithTheOthers) {

@@ -73,8 +73,13 @@ TEST_F(CommandsTest, SimilarityOfVectorsWithRowsPutsVectorsLeft) {
                  "csv"})
                 .out,
             "left,right,score\nvector 0,k1,7001\nvector 1,k2,8002\n");
+}
+
+TEST_F(CommandsTest, SimilarityOfVectorsAloneNumbersThem) {
   EXPECT_EQ(Run({"similarity", "--vector", "3,4", "--vector", "4,3", "--output", "csv"}).out,
             "left,right,score\nvector 0,vector 1,3004\n");
+  EXPECT_EQ(Run({"similarity", "--vector", "-", "--layout", "pairwise", "--output", "csv"}, "1 0\n2 0\n3 0\n4 0\n").out,
+            "left,right,score\nvector 0,vector 1,1002\nvector 2,vector 3,3004\n");
 }
 
 TEST_F(CommandsTest, NeighboursShowKeys) {
@@ -147,7 +152,7 @@ TEST(CommandsWithFailuresTest, KeysOfATableWithoutKeysSuggestIds) {
     return ToGrpcStatus(ErrorWithDetails(absl::StatusCode::kFailedPrecondition, "table \"x\" has no keys",
                                          {.reason = "NO_KEYS", .metadata = {}, .violations = {}}));
   });
-  const Ended ended = RunAt(fake.address(), {"lookup", "robot"});
+  const Ended ended = RunAt(fake.address(), {"lookup", "k1"});
   EXPECT_EQ(ended.code, 64 + 9);
   EXPECT_EQ(ended.err,
             "embedding-cli: FAILED_PRECONDITION (NO_KEYS): table \"x\" has no keys; name its rows by --ids\n");
