@@ -8,9 +8,10 @@ absl::StatusOr<RowLayout> ParseRaw(std::optional<Dtype> dtype, int64_t dim, uint
                                    const TableLimits& limits) {
   if (!dtype.has_value()) return absl::InvalidArgumentError("format raw needs dtype=F32, F16, BF16 or F64");
   if (dim < 1) return absl::InvalidArgumentError("format raw needs dim=, the width of a row in elements");
+  if (absl::Status status = CheckTableSize(1, static_cast<uint64_t>(dim), limits); !status.ok()) return status;
   uint64_t row_bytes = 0;
-  if (!RowBytesInFile(1, static_cast<uint64_t>(dim), *dtype, &row_bytes) || dim > limits.max_dim) {
-    return CheckTableSize(1, static_cast<uint64_t>(dim), limits);
+  if (!RowBytesInFile(1, static_cast<uint64_t>(dim), *dtype, &row_bytes)) {
+    return absl::DataLossError(absl::StrCat("rows of width ", dim, " pass 2^64 bytes"));
   }
   if (file_size == 0) return absl::DataLossError("file is empty");
   if (file_size % row_bytes != 0) {

@@ -32,6 +32,8 @@ TEST(RawTest, RefusesSizesThatNoRowsFill) {
 TEST(RawTest, RefusesTablesOverTheLimits) {
   EXPECT_THAT(ParseRaw(Dtype::kF32, 3, 24, {.max_rows = 1, .max_dim = 3}),
               Fails(kDataLoss, HasSubstr("2 rows of width 3")));
+  EXPECT_THAT(ParseRaw(Dtype::kF32, INT64_MAX, 24, {.max_rows = INT64_MAX, .max_dim = INT64_MAX}),
+              Fails(kDataLoss, "rows of width 9223372036854775807 pass 2^64 bytes"));
   EXPECT_THAT(ParseRaw(Dtype::kF32, INT64_MAX, 24, {}), Fails(kDataLoss, HasSubstr("width 9223372036854775807")));
 }
 
