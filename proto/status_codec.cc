@@ -1,6 +1,7 @@
 #include "proto/status_codec.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/cord.h"
@@ -118,13 +119,24 @@ std::string WireDetails(absl::StatusCode code, const std::string& message, const
   return status.SerializeAsString();
 }
 
-// Brings details within the bounds, beside a message that already is.
+// The first n entries: metadata, then violations.
+ErrorDetails FirstEntries(const ErrorDetails& details, size_t n) {
+  const auto metadata = details.metadata.begin();
+  const auto violations = details.violations.begin();
+  const size_t of_metadata = std::min(n, details.metadata.size());
+  const size_t of_violations = std::min(n - of_metadata, details.violations.size());
+  return {details.reason,
+          {metadata, metadata + static_cast<ptrdiff_t>(of_metadata)},
+          {violations, violations + static_cast<ptrdiff_t>(of_violations)}};
+}
+
+// Brings details within the bounds, beside a message that already is. Message and reason alone are far below them.
 ErrorDetails Trimmed(absl::StatusCode code, const std::string& message, ErrorDetails details) {
-  details.reason = Printable(details.reason, kMaxReasonBytes, false);
-  // No more than this many can fit; what is beyond is not worth the work of measuring.
+  // No more entries than this can fit; what is beyond is not worth the work of measuring.
   constexpr size_t kMaxEntries = 64;
-  if (details.metadata.size() > kMaxEntries) details.metadata.resize(kMaxEntries);
-  if (details.violations.size() > kMaxEntries) details.violations.resize(kMaxEntries);
+  details.metadata.resize(std::min(details.metadata.size(), kMaxEntries));
+  details.violations.resize(std::min(details.violations.size(), kMaxEntries));
+  details.reason = Printable(details.reason, kMaxReasonBytes, false);
   for (auto& [key, value] : details.metadata) {
     key = Printable(key, kMaxReasonBytes, false);
     value = Printable(value, kMaxDetailTextBytes, false);
@@ -133,16 +145,16 @@ ErrorDetails Trimmed(absl::StatusCode code, const std::string& message, ErrorDet
     violation.field = Printable(violation.field, kMaxDetailTextBytes, false);
     violation.description = Printable(violation.description, kMaxDetailTextBytes, false);
   }
-  while (PercentEncodedSize(message) + Base64Size(WireDetails(code, message, details).size()) > kMaxWireBytes) {
-    if (!details.violations.empty()) {
-      details.violations.pop_back();
-    } else if (!details.metadata.empty()) {
-      details.metadata.pop_back();
-    } else {
-      break;  // message and reason alone are far below the bound
-    }
+  const auto fits = [&](const ErrorDetails& some) {
+    return PercentEncodedSize(message) + Base64Size(WireDetails(code, message, some).size()) <= kMaxWireBytes;
+  };
+  if (fits(details)) return details;
+  size_t fitting = 0, beyond = details.metadata.size() + details.violations.size();
+  while (beyond - fitting > 1) {
+    const size_t middle = fitting + (beyond - fitting) / 2;
+    (fits(FirstEntries(details, middle)) ? fitting : beyond) = middle;
   }
-  return details;
+  return FirstEntries(details, fitting);
 }
 
 absl::Status WithDetails(absl::StatusCode code, const std::string& message, const ErrorDetails& details) {
