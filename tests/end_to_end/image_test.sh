@@ -118,7 +118,8 @@ for program in embedding-server embedding-cli embedding-loadtest; do
 done
 [[ ! -e $root/usr/bin/g++ && ! -e $root/source ]] || fail "the builder's tools are in the runtime image"
 [[ -e $root/usr/share/doc/embedding-server/LICENSE ]] || fail "the licence is not in the image"
-expect --version "$(chroot "$root" /usr/bin/embedding-server --version | grep -c -F -e "$version" -e "$revision")" 1
+told=$(chroot "$root" /usr/bin/embedding-server --version)
+[[ $told == "embedding-server $version ($revision) "* ]] || fail "--version says $told, the labels $version and $revision"
 
 step "running it"
 # Runs on the machine's files until the last line; then process 1 of the namespaces is the image's entrypoint.
