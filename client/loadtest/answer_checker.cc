@@ -113,10 +113,11 @@ Verdict AnswerChecker::Check(uint64_t call, google::protobuf::io::ZeroCopyInputS
   stamp_seen_ = false;
   verdict_ = is_lookup && reference_ != nullptr ? Verdict::kVerified : Verdict::kUnchecked;
   complaint_.clear();
+  const bool keep = reference_ != nullptr && !is_lookup && checked_++ % kKeepEvery == 0 && kept_.size() < kMaxKept;
   Stream in(answer);
   if (!Walk(in)) {
     if (complaint_.empty()) Malformed("the answer is cut short or no valid message");
-  } else if (Judge() && reference_ != nullptr && !is_lookup && call % kKeepEvery == 0 && kept_.size() < kMaxKept) {
+  } else if (Judge() && keep) {
     kept_.push_back({.call = call, .ids = ids_, .ends = ends_, .scores = scores_});
   }
   if (!complaint_.empty()) *complaint = Format("call %" PRIu64 ": ", call) + complaint_;

@@ -63,6 +63,7 @@ class AnswerChecker {
   const Workload& workload_;
   const ReferenceTable* const reference_;
   std::vector<Kept> kept_;
+  uint64_t checked_ = 0;
 
   // Of the answer being walked.
   std::vector<int64_t> asked_;

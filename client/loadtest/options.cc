@@ -28,7 +28,7 @@ time. Calls over --max-in-flight wait their turn, late, and are counted; a call'
 1%), rate (answered calls per second); OP is > >= < <=. Times are latency in the open loop, service time in the closed.
 
 --verify fetches every row first, one per call, then checks each answer: rows to the bit, order and stamp of all, and of
-every 50th similarity or neighbours call each score recomputed in double.
+every 50th answer to similarity or neighbours each score recomputed in double.
 
 Exit codes
   0 done, even if some calls failed (see --fail-if 'errors>0'); 1 an answer was wrong, or the report could not be

@@ -209,6 +209,16 @@ TEST(LoadTestTest, InterruptedRunReportsWhatItMeasured) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("INTERRUPTED"), HasSubstr("p99.9")));
 }
 
+// The call that waited for its planned time is never sent.
+TEST(LoadTestTest, InterruptedOpenLoopDoesNotWaitForItsSchedule) {
+  FakeServer server;
+  std::atomic<bool> stop{false};
+  server.StopAfter(1, &stop);
+  const Outcome outcome = Perform(server, {"--rate", "0.01", "--requests", "5", "--connections", "2"}, &stop);
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_EQ(server.calls(), 1);
+}
+
 TEST(LoadTestTest, ReportFileHoldsJson) {
   FakeServer server;
   const std::string path = testing::TempDir() + "loadtest_report.json";
