@@ -52,7 +52,7 @@ class Runner {
   }
 
   int Failed(const absl::Status& status) {
-    err_ << "embedding-cli: " << FailureText(status, command_.client.address) << "\n";
+    err_ << "embedding-cli: " << FailureText(status, command_.client) << "\n";
     return FailureExitCode(status);
   }
 

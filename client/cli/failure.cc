@@ -23,12 +23,16 @@ std::string Advice(const std::string& reason) {
 
 }  // namespace
 
-std::string FailureText(const absl::Status& status, const std::string& address) {
+std::string FailureText(const absl::Status& status, const ClientOptions& options) {
   const std::string reason = DetailsOf(status).reason;
   const std::string cause = SilenceCause(status.message());
   if (absl::IsUnavailable(status) && reason.empty() && !cause.empty()) {
-    return absl::StrCat("UNAVAILABLE: nothing listens on ", address, " (", cause,
+    return absl::StrCat("UNAVAILABLE: nothing listens on ", options.address, " (", cause,
                         "); start embedding-server there, or name another address by --address or EMBEDDING_ADDRESS");
+  }
+  if (absl::IsDeadlineExceeded(status) && reason.empty()) {  // of the last of several calls: say the command's time
+    return absl::StrCat("DEADLINE_EXCEEDED: no full answer from ", options.address, " within ",
+                        options.deadline.count(), " ms; --deadline gives more time");
   }
   return absl::StrCat(absl::StatusCodeToString(status.code()), reason.empty() ? "" : absl::StrCat(" (", reason, ")"),
                       ": ", status.message(), Advice(reason));

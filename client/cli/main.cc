@@ -17,9 +17,12 @@ extern "C" void EndInterrupted(int) { _exit(embedding::client::kExitInterrupted)
 
 int Main(const std::vector<std::string>& arguments) {
   const embedding::client::ParsedLine line = embedding::client::ParseCommandLine(arguments);
-  std::cout << line.out << std::flush;
-  std::cerr << line.err;
-  if (!line.command) return line.exit_code;
+  if (!line.command) {
+    std::cerr << line.err;
+    if (std::cout << line.out << std::flush) return line.exit_code;
+    std::cerr << "embedding-cli: stdout could not be written\n";
+    return embedding::client::kExitUnexpected;
+  }
   return embedding::client::RunCommand(*line.command, std::cin, std::cout, std::cerr);
 }
 

@@ -32,10 +32,6 @@ std::string Direction(Metric metric, bool higher_is_closer) {
 
 size_t DimOf(const Tensor& tensor) { return tensor.shape.empty() ? 0 : static_cast<size_t>(tensor.shape.back()); }
 
-void AddNumbers(std::span<const float> row, std::vector<std::string>& fields) {
-  for (const float value : row) fields.push_back(Shortest(value));
-}
-
 void AddNumberTitles(size_t dim, std::vector<std::string>& fields) {
   for (size_t i = 0; i < dim; ++i) fields.push_back(absl::StrCat("x", i));
 }
@@ -62,9 +58,7 @@ void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, 
     AddNumberTitles(dim, titles);
     WriteCsvLine(titles, out);
     for (size_t i = 0; i < names.size(); ++i) {
-      std::vector<std::string> fields = {absl::StrCat(names[i].id), names[i].key};
-      AddNumbers(row(i), fields);
-      WriteCsvLine(fields, out);
+      WriteCsvLine({absl::StrCat(names[i].id), names[i].key}, row(i), out);
     }
   } else {
     TextTable table({{"ID", Align::kRight}, {"KEY", Align::kLeft}, {VectorTitle(dim), Align::kLeft}});
@@ -138,11 +132,10 @@ void PrintNeighboursCsv(const NearestNeighbourResult& result, const std::vector<
     const Neighbours& neighbours = result.results[q];
     const std::vector<float> floats = neighbours.vectors.ToFloats();
     for (size_t i = 0; i < neighbours.ids.size(); ++i) {
-      std::vector<std::string> fields = {queries[q], absl::StrCat(i + 1), absl::StrCat(neighbours.ids[i]),
-                                         neighbours.keys.empty() ? "" : neighbours.keys[i],
-                                         Shortest(neighbours.scores[i])};
-      if (dim > 0) AddNumbers(std::span(floats).subspan(i * dim, dim), fields);
-      WriteCsvLine(fields, out);
+      const std::vector<std::string> fields = {queries[q], absl::StrCat(i + 1), absl::StrCat(neighbours.ids[i]),
+                                               neighbours.keys.empty() ? "" : neighbours.keys[i],
+                                               Shortest(neighbours.scores[i])};
+      WriteCsvLine(fields, std::span(floats).subspan(i * dim, dim), out);
     }
   }
 }

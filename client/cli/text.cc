@@ -23,9 +23,15 @@ void AppendHex(unsigned char byte, std::string& out) {
 }  // namespace
 
 std::string Shortest(float value) {
-  char buffer[32];
+  std::string text;
+  AppendShortest(value, text);
+  return text;
+}
+
+void AppendShortest(float value, std::string& out) {
+  char buffer[32];  // the longest is "-1.17549435e-38"
   const auto [end, error] = std::to_chars(std::begin(buffer), std::end(buffer), value);
-  return std::string(buffer, end);
+  out.append(buffer, end);
 }
 
 std::string Printable(const std::string& text) {
@@ -56,10 +62,21 @@ std::string CsvField(const std::string& text) {
   return out + "\"";
 }
 
-void WriteCsvLine(const std::vector<std::string>& fields, std::ostream& out) {
-  for (size_t i = 0; i < fields.size(); ++i) out << (i > 0 ? "," : "") << CsvField(fields[i]);
-  out << "\n";
+void WriteCsvLine(const std::vector<std::string>& fields, std::span<const float> numbers, std::ostream& out) {
+  std::string line;
+  for (const std::string& field : fields) {
+    line += CsvField(field);
+    line += ',';
+  }
+  for (const float number : numbers) {
+    AppendShortest(number, line);
+    line += ',';
+  }
+  line.back() = '\n';
+  out << line;
 }
+
+void WriteCsvLine(const std::vector<std::string>& fields, std::ostream& out) { WriteCsvLine(fields, {}, out); }
 
 std::string JsonString(const std::string& text) {
   std::string out = "\"";
@@ -88,7 +105,7 @@ std::string JsonFloats(std::span<const float> values) {
     } else if (std::isinf(value)) {
       out += value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
     } else {
-      out += Shortest(value);
+      AppendShortest(value, out);
     }
   }
   return out + "]";

@@ -11,12 +11,15 @@ namespace embedding::client {
 
 // The shortest decimal that reads back as the same float; "nan", "inf" and "-inf" for those.
 std::string Shortest(float value);
+void AppendShortest(float value, std::string& out);
 
 // The text with control characters (C0, DEL, C1) as \xNN, so that no key can steer a terminal.
 std::string Printable(const std::string& text);
 
 // A field of RFC 4180: quoted where it holds a comma, a quote or a line break.
 std::string CsvField(const std::string& text);
+// One line: the fields, then the numbers.
+void WriteCsvLine(const std::vector<std::string>& fields, std::span<const float> numbers, std::ostream& out);
 void WriteCsvLine(const std::vector<std::string>& fields, std::ostream& out);
 
 // A string of RFC 8259, quotes included. text: UTF-8.
