@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/failure.h"
 #include "client/cli/health.h"
+#include "client/cli/pairing.h"
 #include "client/cli/printer.h"
 #include "client/cli/words.h"
 #include "client/embedding_client.h"
@@ -239,50 +240,6 @@ class Runner {
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::unique_ptr<EmbeddingClient> client_;
 };
-
-// Which operands stand left and which right, by their positions among all.
-struct Sides {
-  std::vector<size_t> left;
-  std::vector<size_t> right;
-  Layout layout = Layout::kAllPairs;
-};
-
-absl::StatusOr<Sides> PairUp(size_t count, Pairing pairing) {
-  if (count < 2 && pairing != Pairing::kAllPairs) {
-    return absl::InvalidArgumentError(absl::StrCat("similarity needs two or more rows or vectors, given ", count));
-  }
-  if (count % 2 != 0 && pairing == Pairing::kPairwise) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--layout pairwise needs an even number of operands, given ", count));
-  }
-  Sides sides;
-  if (pairing == Pairing::kPairwise) sides.layout = Layout::kPairwise;
-  for (size_t i = 0; i < count; ++i) {
-    const bool is_left = pairing == Pairing::kFirst ? i == 0 : i % 2 == 0;
-    if (is_left || pairing == Pairing::kAllPairs) sides.left.push_back(i);
-    if (!is_left || pairing == Pairing::kAllPairs) sides.right.push_back(i);
-  }
-  return sides;
-}
-
-template <typename Element>
-std::vector<Element> Picked(const std::vector<Element>& from, const std::vector<size_t>& positions) {
-  std::vector<Element> picked;
-  for (const size_t i : positions) picked.push_back(from[i]);
-  return picked;
-}
-
-VectorSource Picked(const VectorSource& source, const std::vector<size_t>& positions) {
-  if (const Ids* ids = std::get_if<Ids>(&source)) return Ids{Picked(ids->values, positions), {}};
-  if (const Keys* keys = std::get_if<Keys>(&source)) return Keys{Picked(keys->values, positions), {}};
-  const Vectors& vectors = std::get<Vectors>(source);
-  Vectors picked{{}, vectors.dim};
-  for (const size_t i : positions) {
-    const auto begin = vectors.values.begin() + static_cast<ptrdiff_t>(i) * vectors.dim;
-    picked.values.insert(picked.values.end(), begin, begin + vectors.dim);
-  }
-  return picked;
-}
 
 int Runner::Similarity() {
   if (!HasRows() && command_.vectors.empty()) return Usage(Nothing("keys as words, --ids or --vector"));
