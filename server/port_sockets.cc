@@ -1,12 +1,14 @@
 #include "server/port_sockets.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,10 +29,29 @@ bool HasEnded(int fd) {
   return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT;
 }
 
+// A listening socket that nobody can find: it has a name of the kernel's choice. -1: not to be had.
+int DeafListener() {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockaddr_un unnamed = {};
+  unnamed.sun_family = AF_UNIX;
+  if (fd < 0 ||
+      (bind(fd, reinterpret_cast<const sockaddr*>(&unnamed), sizeof(unnamed.sun_family)) == 0 && listen(fd, 1) == 0)) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
 }  // namespace
 
 void PortSockets::StopListening() const {
-  for (const int fd : Find(/*listening=*/true)) shutdown(fd, SHUT_RDWR);
+  const std::vector<int> listeners = Find(/*listening=*/true);
+  const int deaf = DeafListener();
+  for (const int fd : listeners) {
+    // Put in the listener's place, which closes that. shutdown() would do too, but gRPC then logs an error.
+    if (deaf < 0 || dup3(deaf, fd, O_CLOEXEC) < 0) shutdown(fd, SHUT_RDWR);
+  }
+  if (deaf >= 0) close(deaf);
 }
 
 int PortSockets::EndFlushedConnections() const {

@@ -1,0 +1,201 @@
+// How the server ends: signals, calls in flight, late calls.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "embedding/v1/embedding.grpc.pb.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "tests/end_to_end/child_server.h"
+
+namespace embedding::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+v1::LookupRequest SmallLookup() {
+  v1::LookupRequest request;
+  request.mutable_rows()->mutable_ids()->add_values(7);
+  return request;
+}
+
+v1::NearestNeighbourRequest SmallSearch() {
+  v1::NearestNeighbourRequest request;
+  request.mutable_targets()->mutable_rows()->mutable_ids()->add_values(5);
+  request.set_k(10);
+  return request;
+}
+
+grpc::Status Lookup(v1::EmbeddingService::Stub& stub) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::LookupResponse response;
+  return stub.Lookup(&context, SmallLookup(), &response);
+}
+
+grpc::Status Search(v1::EmbeddingService::Stub& stub, const v1::NearestNeighbourRequest& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::NearestNeighbourResponse response;
+  return stub.NearestNeighbour(&context, request, &response);
+}
+
+// The number after "name=" in a log line; -1 without.
+int64_t NumberIn(const std::string& line, const std::string& name) {
+  const size_t at = line.find(" " + name + "=");
+  if (at == std::string::npos) return -1;
+  const std::string rest = line.substr(at + name.size() + 2);
+  int64_t value = -1;
+  return absl::SimpleAtoi(rest.substr(0, rest.find(' ')), &value) ? value : -1;
+}
+
+// A table and a search on it that takes seconds.
+std::string ZeroTable(const ScratchFolder& folder) {
+  return absl::StrCat("zeros=", folder.SparseFile("zeros", 262144 * 64 * 4), ",format=raw,dtype=F32,dim=64");
+}
+
+v1::NearestNeighbourRequest SearchOf(int queries) {
+  v1::NearestNeighbourRequest request;
+  v1::Tensor* vectors = request.mutable_targets()->mutable_vectors();
+  vectors->add_shape(queries);
+  vectors->add_shape(64);
+  for (int i = 0; i < queries * 64; ++i) vectors->add_values(static_cast<float>(i % 17 - 8));
+  request.set_k(10);
+  request.set_metric(v1::METRIC_DOT);
+  return request;
+}
+
+constexpr char kSearchesInFlight[] = "embedding_requests_in_flight{grpc_method=\"NearestNeighbour\"}";
+
+class SignalTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(SignalTest, UnderLoadEveryStartedCallIsAnsweredAndOthersSeeUnavailable) {
+  ChildServer server({"--table", SampleTable()});
+  ASSERT_NE(server.AwaitLine(" ready "), "");
+  const std::string address = server.grpc_address();
+  constexpr int kCallers = 8;
+  std::vector<std::map<int, int>> codes(kCallers);  // of each caller
+  std::atomic<int> answered{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back([&, i] {
+      const auto stub = v1::EmbeddingService::NewStub(Connect(address));
+      // Goes on for a while after the first refusal, as callers do.
+      for (int refused = 0; refused < 50;) {
+        const grpc::Status status = i % 2 == 0 ? Lookup(*stub) : Search(*stub, SmallSearch());
+        ++codes[static_cast<size_t>(i)][status.error_code()];
+        if (status.ok()) {
+          ++answered;
+        } else {
+          ++refused;
+        }
+      }
+    });
+  }
+  while (answered.load() < 200) std::this_thread::yield();
+  server.Signal(GetParam());
+  EXPECT_EQ(server.Wait(), 0);
+  for (std::thread& caller : callers) caller.join();
+
+  int64_t ok = 0;
+  for (const auto& of_caller : codes) {
+    for (const auto& [code, count] : of_caller) {
+      EXPECT_THAT(code, AnyOf(Eq(grpc::StatusCode::OK), Eq(grpc::StatusCode::UNAVAILABLE))) << count;
+      if (code == grpc::StatusCode::OK) ok += count;
+    }
+  }
+  const std::string last = server.Lines().back();
+  EXPECT_THAT(last, HasSubstr(" info drained "));
+  EXPECT_EQ(NumberIn(last, "started"), NumberIn(last, "answered")) << last;
+  EXPECT_GE(NumberIn(last, "answered"), ok) << last;
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, SignalTest, ::testing::Values(SIGTERM, SIGINT));
+
+TEST(DrainTest, CallsInFlightAreAnsweredAndLateOnesToldWhy) {
+  const ScratchFolder folder;
+  ChildServer server({"--table", ZeroTable(folder), "--drain-timeout=10m"});
+  ASSERT_NE(server.AwaitLine(" ready "), "");
+  const auto stub = v1::EmbeddingService::NewStub(Connect(server.grpc_address()));
+  ASSERT_TRUE(Lookup(*stub).ok());  // connected
+  grpc::Status searched;
+  std::thread caller([&] { searched = Search(*stub, SearchOf(64)); });
+  EXPECT_TRUE(server.AwaitMetric(kSearchesInFlight, 1));
+  server.Signal(SIGTERM);
+  ASSERT_NE(server.AwaitLine(" draining "), "");
+  grpc::Status late = Lookup(*stub);
+  while (late.ok()) late = Lookup(*stub);
+  EXPECT_EQ(late.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(late.error_message(), "server is shutting down");
+  caller.join();
+  EXPECT_TRUE(searched.ok()) << searched.error_message();
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(DrainTest, ACallLongerThanTheTimeoutIsCut) {
+  const ScratchFolder folder;
+  ChildServer server({"--table", ZeroTable(folder), "--drain-timeout=10ms", "--max-deadline=1h"});
+  ASSERT_NE(server.AwaitLine(" ready "), "");
+  const auto stub = v1::EmbeddingService::NewStub(Connect(server.grpc_address()));
+  grpc::Status searched;
+  std::thread caller([&] { searched = Search(*stub, SearchOf(1024)); });
+  EXPECT_TRUE(server.AwaitMetric(kSearchesInFlight, 1));
+  server.Signal(SIGTERM);
+  caller.join();
+  EXPECT_THAT(searched.error_code(), AnyOf(Eq(grpc::StatusCode::UNAVAILABLE), Eq(grpc::StatusCode::CANCELLED)));
+  EXPECT_EQ(server.Wait(), 0);
+  const std::string last = server.Lines().back();
+  EXPECT_EQ(NumberIn(last, "started"), 1) << last;
+  EXPECT_EQ(NumberIn(last, "answered"), 1) << last;
+}
+
+TEST(DrainTest, TheDelaySaysNotServingAndAnswersStillAndASecondSignalEndsAtOnce) {
+  ChildServer server({"--table", SampleTable(), "--drain-delay=10m"});
+  ASSERT_NE(server.AwaitLine(" ready "), "");
+  const std::string address = server.grpc_address();
+  server.Signal(SIGTERM);
+  ASSERT_NE(server.AwaitLine(" draining "), "");
+  EXPECT_EQ(RunServer({"health", "--address", address}).exit_code, 4);
+  EXPECT_EQ(RunServer({"health", "--address", address, "--service", "table/words"}).exit_code, 4);
+  int page = 0;
+  server.AdminPage("/readyz", &page);
+  EXPECT_EQ(page, 503);
+  server.AdminPage("/livez", &page);
+  EXPECT_EQ(page, 200);
+  const auto stub = v1::EmbeddingService::NewStub(Connect(address));
+  EXPECT_TRUE(Lookup(*stub).ok());
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 130);
+  EXPECT_THAT(server.Lines().back(), HasSubstr("second signal"));
+}
+
+TEST(DrainTest, OtherSignalsChangeNothing) {
+  ChildServer server({"--table", SampleTable()});
+  ASSERT_NE(server.AwaitLine(" ready "), "");
+  for (const int ignored : {SIGHUP, SIGPIPE, SIGUSR1}) server.Signal(ignored);
+  EXPECT_EQ(RunServer({"health", "--address", server.grpc_address()}).exit_code, 0);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+}  // namespace
+}  // namespace embedding::testing
