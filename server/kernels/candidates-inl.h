@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "server/kernels/candidates.h"
 #include "server/kernels/elements-inl.h"
 
@@ -47,6 +48,18 @@ struct Tail {
   float keep[16];                   // 1 in lanes that count, else 0
 };
 
+constexpr size_t kLineBytes = 64;
+
+// Asks for the cache line that holds rows[at], once per line; harmless past the end of the table. Measured on a
+// Sapphire Rapids with 50,257 x 768 in memory, processor time against a plain read: one query 1.22 -> 1.01 (F16 1.73
+// -> 1.15), four 1.42 -> 0.94 (F16 2.43 -> 1.20): without it, arithmetic and waiting add up. GCC keeps every one of
+// them here.
+HWY_INLINE void PrefetchLine(const uint8_t* rows, size_t at, size_t step) {
+  if (step >= kLineBytes || at % kLineBytes < step) hwy::Prefetch(rows + at);
+}
+// How far ahead one stream is asked for: 1 KiB is too late, 2 KiB not quite early enough.
+constexpr size_t kPrefetchBytes = 4096;
+
 // kUnroll accumulators for each pair of row and query hide the latency of the adder where a tile has few pairs.
 template <ElementType kType, Closeness kCloseness, size_t kRows, size_t kQueries, size_t kUnroll>
 HWY_INLINE void Tile(const float* queries, size_t query_stride, const uint8_t* rows, size_t dim, const Tail& tail,
@@ -64,9 +77,12 @@ HWY_INLINE void Tile(const float* queries, size_t query_stride, const uint8_t* r
   for (; j + kUnroll * kF32Lanes <= dim; j += kUnroll * kF32Lanes) {
     for (size_t u = 0; u < kUnroll; ++u) {
       const size_t at = j + u * kF32Lanes;
+      if constexpr (kQueries == 1) PrefetchLine(rows + kPrefetchBytes, at * kSize, kF32Lanes * kSize);
       F32Vec q[kQueries];
       for (size_t c = 0; c < kQueries; ++c) q[c] = hn::LoadU(d, queries + c * query_stride + at);
       for (size_t r = 0; r < kRows; ++r) {
+        // Where this row's successor in the next tile lies.
+        if constexpr (kQueries > 1) PrefetchLine(rows + (r + kRows) * row_bytes, at * kSize, kF32Lanes * kSize);
         const F32Vec x = LoadF32<kType>(d, rows + r * row_bytes + at * kSize);
         for (size_t c = 0; c < kQueries; ++c) sums[r][c][u] = Accumulate<kCloseness>(q[c], x, sums[r][c][u]);
       }
