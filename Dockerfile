@@ -5,19 +5,21 @@
 #   docker run --rm -p 50051:50051 -v "$PWD/tables:/tables:ro" embedding-server --table items=/tables/items.safetensors
 #
 # --build-arg REVISION="$(git rev-parse --short=12 HEAD)" makes --version tell the commit: the build context has no .git.
+# Built by Docker from 23 on (BuildKit), Podman or Buildah.
 
 FROM debian:bookworm-slim AS builder
 WORKDIR /source
-# The one list of packages is the scripts' own.
+# The one list of packages is the scripts' own; ccache, so that a changed source costs its own compilation only.
 COPY scripts/lib.sh scripts/
-RUN bash -c 'source scripts/lib.sh && need_packages "${BUILD_PACKAGES[@]}"'
+RUN bash -c 'source scripts/lib.sh && need_packages "${BUILD_PACKAGES[@]}" ccache'
 COPY CMakeLists.txt CMakePresets.json LICENSE ./
 COPY proto proto
 COPY server server
 COPY client client
 COPY deploy/sample deploy/sample
 ARG REVISION=unknown
-RUN cmake --preset release -DEMBEDDING_BUILD_TESTS=OFF "-DEMBEDDING_REVISION=${REVISION}" \
+RUN --mount=type=cache,target=/root/.cache/ccache \
+    CMAKE_CXX_COMPILER_LAUNCHER=ccache cmake --preset release -DEMBEDDING_BUILD_TESTS=OFF "-DEMBEDDING_REVISION=${REVISION}" \
  && cmake --build build/release -j "$(nproc)" --target embedding-server embedding-cli embedding-loadtest \
  && install -D --strip -t /image/usr/bin build/release/bin/embedding-server build/release/bin/embedding-cli \
       build/release/bin/embedding-loadtest \

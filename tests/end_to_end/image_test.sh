@@ -38,7 +38,8 @@ flock 9
 work=$(mktemp -d)
 container=
 launcher=
-b() { buildah --root "$cache/storage" --runroot "$work/run" "$@"; }
+# TMPDIR: there buildah keeps the compiler's cache (RUN --mount=type=cache).
+b() { TMPDIR=$cache buildah --root "$cache/storage" --runroot "$work/run" "$@"; }
 cleanup() {
   [[ -z $launcher ]] || kill -KILL "$launcher" 2>/dev/null || true
   if [[ -n $container ]]; then
@@ -77,12 +78,18 @@ make_base() {
   b commit -q --rm "$scratch" "$base_image" >/dev/null
 }
 
+b rm --all >/dev/null 2>&1 || true  # of a run that was cut short
 b inspect --type image "$base_image" >/dev/null 2>&1 || make_base
+
+# A copy, so that an edit meanwhile does not make the two stages differ.
+mkdir "$work/context"
+(cd "$source_dir" && cp -a --parents Dockerfile .dockerignore CMakeLists.txt CMakePresets.json LICENSE proto server client \
+  deploy/sample scripts/lib.sh "$work/context")
 
 revision=$(git -c safe.directory="$source_dir" -C "$source_dir" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # build TAG ARGUMENT...
 build() {
-  b bud --pull-never --isolation chroot --format docker --layers --build-arg "REVISION=$revision" -t "$@" "$source_dir" \
+  b bud --pull-never --isolation chroot --format docker --layers --build-arg "REVISION=$revision" -t "$@" "$work/context" \
     >"$work/build.log" 2>&1 || {
     tail -n 60 "$work/build.log" >&2
     fail "the image does not build"
@@ -151,9 +158,8 @@ for _ in $(seq 300); do
   kill -0 "$launcher" 2>/dev/null || { cat "$work/server.log" >&2; fail "the server did not start"; }
   server=$(cat "/proc/$launcher/task/$launcher/children" 2>/dev/null || true)
   server=${server%% *}
-  if [[ $(readlink "/proc/${server:-none}/exe" || true) == */embedding-server ]] && healthy=$(inside /usr/bin/embedding-server health); then
-    break
-  fi
+  running=$(readlink "/proc/${server:-none}/exe" || true)
+  if [[ $running == */embedding-server ]] && healthy=$(inside /usr/bin/embedding-server health); then break; fi
   healthy=
   sleep 0.1
 done
