@@ -173,12 +173,15 @@ absl::Status Server::Impl::Listen() {
     builder.AddListeningPort(addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
   }
   grpc_server = builder.BuildAndStart();
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    if (grpc_server != nullptr && ports[i] != 0) continue;
-    if (grpc_server == nullptr && ports[i] != 0 && i + 1 < addresses.size()) continue;
-    if (grpc_server != nullptr) grpc_server->Shutdown();
-    grpc_server.reset();
-    return NotBound("grpc-address", addresses[i], WhyNotBound(addresses[i]));
+  const auto unbound = std::find(ports.begin(), ports.end(), 0);
+  if (grpc_server == nullptr || unbound != ports.end()) {
+    if (grpc_server != nullptr) {
+      grpc_server->Shutdown();
+      rpc->Join();
+      grpc_server.reset();
+    }
+    const std::string& address = unbound == ports.end() ? addresses[0] : addresses[unbound - ports.begin()];
+    return NotBound("grpc-address", address, WhyNotBound(address));
   }
   unix_path = endpoint->unix_path;
   if (!unix_path.empty()) {

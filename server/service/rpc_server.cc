@@ -78,10 +78,6 @@ struct RpcServer::Impl {
     bool ok = false;
     while (queue->Next(&tag, &ok)) static_cast<Completion*>(tag)->Run(ok);
   }
-
-  void CloseQueues() {
-    for (auto& queue : queues) queue->Shutdown();
-  }
 };
 
 RpcServer::RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metrics& metrics, int num_threads,
@@ -97,11 +93,7 @@ RpcServer::RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metri
   }
 }
 
-RpcServer::~RpcServer() {
-  if (impl_->joined) return;
-  impl_->CloseQueues();
-  for (auto& queue : impl_->queues) Impl::Poll(queue.get());
-}
+RpcServer::~RpcServer() { Join(); }
 
 void RpcServer::Register(grpc::ServerBuilder& builder) {
   for (auto& [name, service] : impl_->services) builder.RegisterService(service.get());
@@ -158,10 +150,14 @@ void RpcServer::BeginDrain() {
 int64_t RpcServer::undrained_calls() const { return impl_->epoch.early_calls(); }
 
 void RpcServer::Join() {
-  if (impl_->pollers == nullptr) return;
+  if (impl_->joined) return;
   impl_->live.AwaitZero();
-  impl_->CloseQueues();
-  impl_->pollers.reset();  // waits for its lanes, which end with the queues
+  for (auto& queue : impl_->queues) queue->Shutdown();
+  if (impl_->pollers != nullptr) {
+    impl_->pollers.reset();  // waits for its lanes, which end with the queues
+  } else {
+    for (auto& queue : impl_->queues) Impl::Poll(queue.get());
+  }
   impl_->joined = true;
 }
 

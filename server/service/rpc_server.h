@@ -23,7 +23,7 @@ class RpcServer {
   // threads, >= 1. metrics outlives this.
   RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metrics& metrics, int num_threads,
             std::vector<StreamMethod> streams = {});
-  // After Join, or if Start was never called.
+  // Joins, if nobody has.
   ~RpcServer();
 
   // Adds services and queues to a builder, before BuildAndStart.
@@ -38,8 +38,9 @@ class RpcServer {
   void BeginDrain();
   // Calls that reached a handler before BeginDrain and whose answers the library has not taken yet.
   int64_t undrained_calls() const;
-  // Ends the queues and joins the threads, after grpc::Server::Shutdown. Every call that reached a handler is answered
-  // by then: waits for handlers that still run.
+  // Ends the queues and joins the threads; between the grpc::Server's Shutdown and its destruction, since the library
+  // keeps calls of its own in the queues. Every call that reached a handler is answered by then: waits for handlers
+  // that still run.
   void Join();
 
  private:

@@ -1,0 +1,2 @@
+embedding_test(NAME rpc_server_test SOURCES rpc_server_test.cc health_service_test.cc
+  LIBRARIES embedding::transport embedding::exec embedding_grpc_standard_protos LABELS unit)
