@@ -11,7 +11,7 @@ BUILD_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(python3 python3-numpy python3-grpcio python3-protobuf python3-venv curl jq prometheus)
 IMAGE_PACKAGES=(buildah debootstrap)
-FUZZ_PACKAGES=(clang-14)
+CLANG_PACKAGES=(clang-14 llvm-14)  # llvm-14: names in sanitizer reports
 LINT_PACKAGES=(clang-14 clang-format-14 clang-tidy-14 shellcheck python3 prometheus)
 
 # What tests and lints fetch from PyPI and npm stays here, outside the tree (tests/interop/cache.py says the same).
