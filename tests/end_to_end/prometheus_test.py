@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -46,7 +47,8 @@ class Prometheus:
                  "--web.listen-address=127.0.0.1:0"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         found = self.wait_for("its port", lambda: re.search(
             r'msg="?Listening on"? address=127\.0\.0\.1:(\d+)', self.log()))
-        self._url = f"http://127.0.0.1:{found.group(1)}/api/v1/"
+        self._url = f"http://127.0.0.1:{found.group(1)}/"
+        self.wait_for("that it is ready", self._ready)
 
     def log(self):
         with open(self._log_path, encoding="utf-8") as file:
@@ -63,8 +65,15 @@ class Prometheus:
                 raise AssertionError(f"Prometheus does not show {what} within {WITHIN_S} s:\n{self.log()}")
             time.sleep(0.05)
 
+    def _ready(self):
+        try:
+            with urllib.request.urlopen(f"{self._url}-/ready", timeout=10) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError:
+            return False  # 503: it listens before it can answer
+
     def get(self, path, **parameters):
-        with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self._url}api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression):

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,6 +195,8 @@ struct BadAddress {
   absl::StatusCode code;
   const char* message;
 };
+
+void PrintTo(const BadAddress& value, std::ostream* out) { *out << value.name; }
 
 class BadAddressTest : public ::testing::TestWithParam<BadAddress> {};
 

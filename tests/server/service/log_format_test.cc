@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <ostream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -16,6 +17,8 @@ struct Escape {
   const char* text;  // as a field's value
   const char* json;  // between the quotes
 };
+
+void PrintTo(const Escape& value, std::ostream* out) { *out << value.name; }
 
 class LogFormatTest : public ::testing::TestWithParam<Escape> {};
 
