@@ -42,6 +42,9 @@ constexpr int64_t kQueryEnvelopeBytes = 64;
 constexpr int64_t kPlannedKeyBytes = 32;
 constexpr int64_t kLongestKeyBytes = 65536;
 
+// Scores that one result may hold: 4 GiB of them.
+constexpr size_t kMaxScores = size_t{1} << 30;
+
 // What splitting goes by.
 struct Facts {
   ServerLimits limits;
@@ -64,10 +67,15 @@ std::string PartName(absl::string_view batch, Range range) {
   return absl::StrCat(batch, "[", range.begin, "..", range.end - 1, "]");
 }
 
-// An error of one part of several: says which, and that its positions count from there.
+// An error of one part of several: says which, and that its positions count from there. What has nothing to do with the
+// content of the part stays as it is.
 absl::Status InPart(const absl::Status& status, absl::string_view part) {
+  const bool is_about_content = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
+                                absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||
+                                absl::IsInternal(status);
+  if (!is_about_content) return status;
   ErrorDetails details = DetailsOf(status);
-  const std::string message = absl::StrCat("in ", part, ", positions counted from its start: ", status.message());
+  const std::string message = absl::StrCat("in ", part, ", positions counted from there: ", status.message());
   if (details.reason.empty()) return absl::Status(status.code(), message);
   details.metadata.emplace_back("part", std::string(part));
   return ErrorWithDetails(status.code(), message, std::move(details));
@@ -242,6 +250,10 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
   if (!all_pairs && n != m) {
     return absl::InvalidArgumentError(
         absl::StrCat("left holds ", n, " vectors and right ", m, "; the pairwise layout needs as many on both sides"));
+  }
+  if (all_pairs && m != 0 && n > kMaxScores / m) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("left x right are ", n, " x ", m, " scores, more than the ", kMaxScores, " of one result"));
   }
   const Deadline deadline = impl_->DeadlineFor(call);
   return impl_->WithFacts<client::SimilarityResult>(

@@ -13,7 +13,7 @@
 // BadRequest).
 //   In a batch that was split, positions in a message count from the start of the part, which the message then names.
 //   Of the client's own making: UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED, INTERNAL for an answer that breaks the
-//   contract, INVALID_ARGUMENT for a request that cannot be split because its sizes contradict each other.
+//   contract, INVALID_ARGUMENT for a request whose sizes contradict each other or whose result would be over 4 GiB.
 #pragma once
 
 #include <memory>

@@ -237,7 +237,7 @@ TEST(EmbeddingClientTest, ErrorsInAPartSayWhereItStarts) {
   FakeService fake({.rows = 10, .max_ids = 8});
   const absl::Status status = ClientOf(fake.address())->Lookup({.table = {}, .rows = CountingIds(12)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(Message(status), "in ids[8..11], positions counted from its start: ids[2] is 10, table has 10 rows");
+  EXPECT_EQ(Message(status), "in ids[8..11], positions counted from there: ids[2] is 10, table has 10 rows");
   EXPECT_EQ(DetailsOf(status).reason, "ID_OUT_OF_RANGE");
   EXPECT_THAT(DetailsOf(status).metadata, testing::Contains(testing::Pair("part", "ids[8..11]")));
 }
@@ -349,7 +349,26 @@ TEST(EmbeddingClientTest, RequestsWhoseSizesContradictEachOtherAreRefusedUnsent)
             "left holds 2 vectors and right 3; the pairwise layout needs as many on both sides");
   EXPECT_EQ(Message(client->NearestNeighbour({.table = {}, .targets = Vectors{{1, 2, 3}, 2}}).status()),
             "targets holds 3 values, which is no whole number of vectors of dim 2");
+  EXPECT_EQ(
+      Message(
+          client
+              ->Similarity(
+                  {.table = {}, .left = CountingIds(32769), .right = CountingIds(32768), .layout = Layout::kAllPairs})
+              .status()),
+      "left x right are 32769 x 32768 scores, more than the 1073741824 of one result");
   EXPECT_EQ(fake.calls(), 0);
+}
+
+TEST(EmbeddingClientTest, ADeadlineInThePartsIsNoMatterOfTheirContent) {
+  std::latch over(1);
+  FakeService fake({.max_ids = 2}, [&](int call, grpc::ServerContext&, FakeService::Settings&) {
+    if (call == 1) over.wait();
+    return grpc::Status::OK;
+  });
+  const absl::Status status =
+      ClientOf(fake.address())->Lookup({.table = {}, .rows = CountingIds(6)}, {.deadline = milliseconds(200)}).status();
+  over.count_down();
+  EXPECT_EQ(Message(status), "no full answer from " + fake.address() + " within 200 ms");
 }
 
 TEST(EmbeddingClientTest, TableInfoAndServerInfoArriveWhole) {

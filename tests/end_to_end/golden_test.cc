@@ -351,7 +351,7 @@ TEST_F(GoldenTest, AnIdBeyondTheTableIsNamedInTheCallersBatch) {
   ids.values[65'540] = 2;
   const absl::Status status = client_->Lookup({.table = {}, .rows = ids}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("in ids[65536..69999], positions counted from its start: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in ids[65536..69999], positions counted from there: "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("[4] is 2, table \"two\" has 2 rows"));
   EXPECT_EQ(DetailsOf(status).reason, "ID_OUT_OF_RANGE");
 }
