@@ -39,6 +39,39 @@ HWY_INLINE F32Vec Accumulate(F32Vec q, F32Vec x, F32Vec sum) {
   }
 }
 
+// to[i] = sum of the lanes of v_i. Four at once share their shuffles: a third of the work of four sums, which shows
+// where rows are short.
+HWY_INLINE void SumsOfLanes(F32Vec v0, F32Vec v1, F32Vec v2, F32Vec v3, float* to) {
+  const F32Tag d;
+  if constexpr (kF32Lanes < 4) {
+    to[0] = hn::GetLane(hn::SumOfLanes(d, v0));
+    to[1] = hn::GetLane(hn::SumOfLanes(d, v1));
+    to[2] = hn::GetLane(hn::SumOfLanes(d, v2));
+    to[3] = hn::GetLane(hn::SumOfLanes(d, v3));
+  } else {
+#if HWY_TARGET != HWY_SCALAR
+    // In each block of 4 lanes: first (v0, v1) and (v2, v3) summed by lanes 2 apart, then all four summed.
+    const hn::Repartition<double, F32Tag> pairs;
+    const auto v01 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1)));
+    const auto v23 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3)));
+    const F32Vec blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, v01, v23)),
+                                  hn::BitCast(d, hn::InterleaveUpper(pairs, v01, v23)));
+    if constexpr (kF32Lanes == 4) {
+      hn::StoreU(blocks, d, to);
+    } else {
+      const hn::Half<F32Tag> half;
+      const auto halves = hn::Add(hn::LowerHalf(half, blocks), hn::UpperHalf(half, blocks));
+      if constexpr (kF32Lanes == 8) {
+        hn::StoreU(halves, half, to);
+      } else {
+        const hn::Half<decltype(half)> quarter;
+        hn::StoreU(hn::Add(hn::LowerHalf(quarter, halves), hn::UpperHalf(quarter, halves)), quarter, to);
+      }
+    }
+#endif
+  }
+}
+
 // The last, incomplete vector of a row. It is read so that it ends with the row (overlapping what was added before)
 // where the row is long enough, else from a copy padded with zeros: nothing outside of the row is ever read.
 struct Tail {
@@ -115,15 +148,27 @@ HWY_INLINE void Tile(const float* queries, size_t query_stride, const uint8_t* r
       }
     }
   }
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t c = 0; c < kQueries; ++c) {
-      F32Vec sum = sums[r][c][0];
-      if constexpr (kUnroll == 4) {
-        sum = hn::Add(hn::Add(sum, sums[r][c][1]), hn::Add(sums[r][c][2], sums[r][c][3]));
+  static_assert(kUnroll == 1 || kUnroll == 4);
+  if constexpr (kUnroll == 4) {
+    for (auto& of_row : sums) {
+      for (auto& of_pair : of_row) {
+        of_pair[0] = hn::Add(hn::Add(of_pair[0], of_pair[1]), hn::Add(of_pair[2], of_pair[3]));
       }
-      static_assert(kUnroll == 1 || kUnroll == 4);
-      closeness[c * closeness_stride + r] = hn::GetLane(hn::SumOfLanes(d, sum));
     }
+  }
+  if constexpr (kRows == 4) {
+    for (size_t c = 0; c < kQueries; ++c) {
+      SumsOfLanes(sums[0][c][0], sums[1][c][0], sums[2][c][0], sums[3][c][0], closeness + c * closeness_stride);
+    }
+  } else if constexpr (kQueries == 4) {
+    for (size_t r = 0; r < kRows; ++r) {
+      float of_row[4];
+      SumsOfLanes(sums[r][0][0], sums[r][1][0], sums[r][2][0], sums[r][3][0], of_row);
+      for (size_t c = 0; c < kQueries; ++c) closeness[c * closeness_stride + r] = of_row[c];
+    }
+  } else {
+    static_assert(kRows == 1 && kQueries == 1);
+    closeness[0] = hn::GetLane(hn::SumOfLanes(d, sums[0][0][0]));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "server/search/exact_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace embedding {
@@ -71,6 +72,7 @@ void ExactSearch::NextGroup() {
   fallback_queries_.clear();
   survivors_.clear();
   const bool pass_pays = table_.num_rows() >= kMinRowsPerNeighbour * k_ &&
+                         table_.num_rows() <= std::numeric_limits<int32_t>::max() &&  // Candidate's ids
                          static_cast<int64_t>(norms_.unjudged.size()) <= table_.num_rows() / 16;
   std::vector<CandidateScan::Query> candidates;
   for (size_t q = group_begin_; q < group_end_; ++q) {
