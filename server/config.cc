@@ -20,6 +20,8 @@ namespace {
 
 constexpr char kPrefix[] = "EMBEDDING_";
 constexpr char kConfigFlag[] = "config";
+// Known to the clients, which often run beside a server.
+constexpr char kClientVariable[] = "EMBEDDING_ADDRESS";
 
 // What one layer says of one setting.
 struct Given {
@@ -49,7 +51,7 @@ Layer EnvironmentLayer(const std::vector<std::string>& environment, std::vector<
   for (const std::string& entry : environment) {
     const std::pair<std::string, std::string> variable = absl::StrSplit(entry, absl::MaxSplits('=', 1));
     const auto& [name, value] = variable;
-    if (!absl::StartsWith(name, kPrefix)) continue;
+    if (!absl::StartsWith(name, kPrefix) || name == kClientVariable) continue;
     const auto it = flag_of.find(name);
     if (it == flag_of.end()) {
       const std::string nearest = NearestName(name, known);

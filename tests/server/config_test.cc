@@ -95,7 +95,8 @@ TEST(ConfigureTest, AValueThatALayerAboveHidesIsNotRead) {
 }
 
 TEST(ConfigureTest, VariablesOfOthersAreNotLookedAt) {
-  const auto configuration = Configure({}, {"PATH=/bin", "MY_EMBEDDING_X=1", "EMBEDDING_MAX_KK=1"});
+  const auto configuration =
+      Configure({}, {"PATH=/bin", "MY_EMBEDDING_X=1", "EMBEDDING_ADDRESS=a:1", "EMBEDDING_MAX_KK=1"});
   ASSERT_TRUE(configuration.ok());
   EXPECT_THAT(configuration->warnings,
               ElementsAre("the variable EMBEDDING_MAX_KK is not known and changes nothing; did "
