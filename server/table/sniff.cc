@@ -103,7 +103,7 @@ string_view Description(FileKind kind) {
     case FileKind::kFbin:
       return "an .fbin file";
     case FileKind::kGitLfsPointer:
-      return "a git-lfs pointer, not the table itself: fetch it with git lfs pull";
+      return "a git-lfs pointer, not the file itself: fetch it with git lfs pull";
     case FileKind::kHtml:
       return "an HTML page, not a table: the download gave an error or a login page";
     case FileKind::kXml:

@@ -111,12 +111,14 @@ absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::
   text.resize(file->size());
   if (absl::Status status = file->ReadAt(0, text.size(), text.data()); !status.ok()) return WithPath(path, status);
   if (absl::Status status = file->CheckUnchanged(); !status.ok()) return WithPath(path, status);
-  const Sniffed sniffed = SniffFile(string_view(text).substr(0, kSniffBytes), text.size());
-  if (sniffed.certain || sniffed.kind == FileKind::kGzip || sniffed.kind == FileKind::kZip) {
-    return WithPath(path, absl::DataLossError(absl::StrCat("file is ", Description(sniffed.kind))));
-  }
+  const FileKind kind = SniffFile(string_view(text).substr(0, kSniffBytes), text.size()).kind;
   absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
       ParseTextVocabulary(std::move(text), expected_rows, skip_invalid_keys);
+  // Any text may be keys, "<html>" too: what the file looks like only explains why it is refused. But nobody names his
+  // rows by a git-lfs pointer, which has three good lines.
+  if (kind == FileKind::kGitLfsPointer || (!vocabulary.ok() && kind != FileKind::kUnknown)) {
+    return WithPath(path, absl::DataLossError(absl::StrCat("file is ", Description(kind))));
+  }
   if (!vocabulary.ok()) return WithPath(path, vocabulary.status());
   return vocabulary;
 }

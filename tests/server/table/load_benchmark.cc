@@ -1,7 +1,7 @@
 // Timed: LoadRows of a raw F32 file of 1 GiB from the page cache (parallel pread into fresh huge pages, fingerprint,
-// scan for zero and non-finite rows), against the same pread loop into the same kind of memory and nothing else. Not
-// timed: making the file, dropping the memory. Both alternate, so that a noisy machine disturbs them alike; the median
-// of the runs counts.
+// scan for zero and non-finite rows), against the same pread loop into the same kind of memory and nothing else. Both
+// take the memory and give it back inside the timed part. Not timed: making the file. Both alternate, so that a noisy
+// machine disturbs them alike; the medians count.
 //
 // Run: build/release/bin/load_benchmark [folder for the file, default /tmp] [MiB, default 1024] [threads, default 2]
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,10 +25,30 @@ namespace {
 constexpr int64_t kDim = 768;
 constexpr int kRuns = 7;
 
-double Seconds(const std::function<void()>& work) {
+struct Times {
+  double wall = 0;
+  double cpu = 0;  // of all threads, user and system: what a busy machine leaves comparable
+};
+
+Times Measure(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t cpu_start = std::clock();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+          static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC};
+}
+
+// Sorts the runs; gives the median of one of the times.
+double Median(std::vector<Times>& runs, double Times::*time) {
+  std::sort(runs.begin(), runs.end(), [time](const Times& a, const Times& b) { return a.*time < b.*time; });
+  return runs[runs.size() / 2].*time;
+}
+
+void Print(const char* name, std::vector<Times>& runs, double gigabytes) {
+  const double cpu = Median(runs, &Times::cpu);
+  const double wall = Median(runs, &Times::wall);
+  std::printf("%-12s %.3f s (%.3f..%.3f)  %.2f GB/s  cpu %.3f s\n", name, wall, runs.front().wall, runs.back().wall,
+              gigabytes / wall, cpu);
 }
 
 int Run(const std::string& folder, int64_t mib, int threads) {
@@ -45,10 +66,10 @@ int Run(const std::string& folder, int64_t mib, int threads) {
   absl::StatusOr<SourceFile> file = SourceFile::Open(path);
   if (!file.ok()) return 1;
   const size_t size = file->size();
-  std::vector<double> plain, load;
+  std::vector<Times> plain, load;
   for (int run = 0; run <= kRuns; ++run) {
     bool good = true;
-    const double plain_seconds = Seconds([&] {
+    const Times plain_times = Measure([&] {
       const std::shared_ptr<std::byte> memory = AllocatePrivate(size).value();
       std::atomic<size_t> next{0};
       pool.RunAndWait(threads, [&](int) {
@@ -59,24 +80,21 @@ int Run(const std::string& folder, int64_t mib, int threads) {
         }
       });
     });
-    const double load_seconds = Seconds([&] {
+    const Times load_times = Measure([&] {
       const absl::StatusOr<LoadedRows> rows = LoadRows(*file, {Dtype::kF32, num_rows, kDim, 0, false}, false, pool, {});
       good = rows.ok() && rows->zero_rows == 0 && rows->digests.size() == (size - 1) / kFingerprintBlockBytes + 1;
     });
     if (!good) return 1;
     if (run == 0) continue;  // brings the file into the page cache
-    plain.push_back(plain_seconds);
-    load.push_back(load_seconds);
+    plain.push_back(plain_times);
+    load.push_back(load_times);
   }
-  std::sort(plain.begin(), plain.end());
-  std::sort(load.begin(), load.end());
-  const double gb = static_cast<double>(size) / 1e9;
-  std::printf("plain pread  %.3f s (%.3f..%.3f)  %.2f GB/s\n", plain[kRuns / 2], plain.front(), plain.back(),
-              gb / plain[kRuns / 2]);
-  std::printf("LoadRows     %.3f s (%.3f..%.3f)  %.2f GB/s\n", load[kRuns / 2], load.front(), load.back(),
-              gb / load[kRuns / 2]);
-  std::printf("ratio        %.2f by medians, %.2f by minima; %d threads, SIMD %s\n", load[kRuns / 2] / plain[kRuns / 2],
-              load.front() / plain.front(), threads, SimdTargetName());
+  const double gigabytes = static_cast<double>(size) / 1e9;
+  Print("plain pread", plain, gigabytes);
+  Print("LoadRows", load, gigabytes);
+  std::printf("%-12s %.2f of wall time, %.2f of CPU time; %d threads, SIMD %s\n", "ratio",
+              Median(load, &Times::wall) / Median(plain, &Times::wall),
+              Median(load, &Times::cpu) / Median(plain, &Times::cpu), threads, SimdTargetName());
   std::filesystem::remove(path);
   return 0;
 }

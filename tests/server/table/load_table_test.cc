@@ -167,7 +167,7 @@ TEST_F(LoadTableTest, FilesThatAreSomethingElseAreNamedWhateverWasAskedFor) {
     const char* message;
   } kOthers[] = {
       {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n",
-       "file is a git-lfs pointer, not the table itself"},
+       "file is a git-lfs pointer, not the file itself"},
       {"<!DOCTYPE html><html></html>", "file is an HTML page"},
       {"<?xml version='1.0'?><Error/>", "file is an XML document"},
       {std::string("\x1f\x8b\x08\0\0\0\0\0", 8), "file is gzip-compressed"},

@@ -114,7 +114,8 @@ TEST(VocabularyTest, FilesThatAreSomethingElseAreNamedAsSuch) {
   };
   EXPECT_THAT(load("v.txt", "version https://git-lfs.github.com/spec/v1\noid x\n"),
               Fails(kDataLoss, HasSubstr("git-lfs pointer")));
-  EXPECT_THAT(load("v.txt", "<!doctype html>\n"), Fails(kDataLoss, HasSubstr("HTML page")));
+  EXPECT_THAT(load("v.txt", "<!doctype html>\n<html>\n"), Fails(kDataLoss, HasSubstr("HTML page")));
+  EXPECT_THAT(load("v.txt", "<html>\n"), Succeeds());  // a key like any other
   EXPECT_THAT(load("v.txt.gz", std::string("\x1f\x8b\x08\0\0", 5)), Fails(kDataLoss, HasSubstr("gzip")));
   EXPECT_THAT(load("vocab.json", "{\"a\": 0}"), Fails(kDataLoss, HasSubstr("one key per line")));
   EXPECT_THAT(load("v.txt", std::string(70000, 'x')), Fails(kDataLoss, HasSubstr("more than 1 keys may have")));
