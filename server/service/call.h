@@ -1,5 +1,5 @@
-// One unary call as the handlers see it: bytes in, bytes or an error out. The transport behind it is rpc_server.h; tests
-// put a fake one there.
+// One unary call as the handlers see it: bytes in, bytes or an error out. The transport behind it is rpc_server.h;
+// tests put a fake one there.
 #pragma once
 
 #include <chrono>
@@ -36,8 +36,8 @@ class Call {
 
 using CallPtr = std::shared_ptr<Call>;
 
-// One rpc: its full name and what answers it. handle is called on a polling thread and must not block; long work goes to
-// the worker pool and ends the call from there.
+// One rpc: its full name and what answers it. handle is called on a polling thread and must not block; long work goes
+// to the worker pool and ends the call from there.
 struct RpcMethod {
   std::string path;  // such as "/embedding.v1.EmbeddingService/Lookup"
   Rpc rpc;           // its index in the metrics
