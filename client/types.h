@@ -146,7 +146,7 @@ struct TableInfo {
   bool has_keys = false;
   std::string fingerprint;
   std::string format;       // of the file: safetensors, npy, fbin or raw
-  double load_seconds = 0;  // from open to ready
+  double load_seconds = 0;  // that reading and checking the files took
   std::chrono::system_clock::time_point loaded_at;
   int64_t zero_rows = 0;        // whose elements are all 0
   int64_t non_finite_rows = 0;  // that hold NaN or infinity
