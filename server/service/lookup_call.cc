@@ -65,11 +65,9 @@ class LookupCall {
     const bool allowed = given == v1::DTYPE_UNSPECIFIED || given == v1::DTYPE_F32 ||
                          (!as_values && (given == v1::DTYPE_F16 || given == v1::DTYPE_BF16));
     if (allowed) return absl::OkStatus();
-    const std::string name =
-        v1::Dtype_IsValid(given) ? v1::Dtype_Name(static_cast<v1::Dtype>(given)) : absl::StrCat(given);
     return InvalidField(
         "output_dtype",
-        absl::StrCat("output_dtype=", name, ", allowed", as_values ? " with ENCODING_FLOATS" : "",
+        absl::StrCat("output_dtype=", DtypeText(given), ", allowed", as_values ? " with ENCODING_FLOATS" : "",
                      ": DTYPE_UNSPECIFIED (0), DTYPE_F32 (1)", as_values ? "" : ", DTYPE_F16 (2), DTYPE_BF16 (3)"));
   }
 

@@ -29,10 +29,6 @@ std::optional<ElementType> VectorElementType(v1::Dtype dtype) {
   }
 }
 
-std::string DtypeText(int number) {
-  return v1::Dtype_IsValid(number) ? v1::Dtype_Name(static_cast<v1::Dtype>(number)) : absl::StrCat(number);
-}
-
 // What is wrong with an element.
 std::string Complaint(double value) {
   if (std::isnan(value)) return "is NaN, must be finite";

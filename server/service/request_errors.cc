@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "embedding/v1/embedding.pb.h"
 #include "proto/status_codec.h"
 
 namespace embedding {
@@ -46,6 +47,10 @@ absl::Status CheckEnum(absl::string_view path, int number, const google::protobu
     absl::StrAppend(&allowed, i == 0 ? "" : ", ", type->value(i)->name(), " (", type->value(i)->number(), ")");
   }
   return InvalidField(path, absl::StrCat(path, "=", number, ", allowed: ", allowed));
+}
+
+std::string DtypeText(int number) {
+  return v1::Dtype_IsValid(number) ? v1::Dtype_Name(static_cast<v1::Dtype>(number)) : absl::StrCat(number);
 }
 
 absl::Status AnswerTooLarge(absl::string_view path, uint64_t needed_bytes, int64_t max_response_bytes,

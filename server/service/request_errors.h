@@ -28,6 +28,9 @@ absl::Status NoKeys(const EmbeddingTable& table);
 // INVALID_ARGUMENT unless number is a value of the enum: "metric=17, allowed: METRIC_UNSPECIFIED (0), ...".
 absl::Status CheckEnum(absl::string_view path, int number, const google::protobuf::EnumDescriptor* type);
 
+// "DTYPE_F16"; of a number that Dtype does not know, the number.
+std::string DtypeText(int number);
+
 // LimitExceeded for an answer of needed_bytes. hint: the largest batch that fits.
 absl::Status AnswerTooLarge(absl::string_view path, uint64_t needed_bytes, int64_t max_response_bytes,
                             absl::string_view hint);

@@ -85,10 +85,8 @@ absl::Status CheckIdTensor(RowSelection& rows, absl::string_view prefix) {
   const std::string name = Name(rows, prefix);
   const std::string path = Path(rows, prefix);
   if (rows.dtype != v1::DTYPE_I32 && rows.dtype != v1::DTYPE_I64) {
-    const std::string given =
-        v1::Dtype_IsValid(rows.dtype) ? v1::Dtype_Name(static_cast<v1::Dtype>(rows.dtype)) : absl::StrCat(rows.dtype);
     return InvalidField(absl::StrCat(path, ".dtype"),
-                        absl::StrCat(name, ".dtype=", given, ", allowed: DTYPE_I32, DTYPE_I64"));
+                        absl::StrCat(name, ".dtype=", DtypeText(rows.dtype), ", allowed: DTYPE_I32, DTYPE_I64"));
   }
   if (rows.num_values != 0) {
     return InvalidField(absl::StrCat(path, ".values"),
