@@ -1,9 +1,12 @@
-// A request's bytes in one piece.
+// A request's bytes in one piece, and as a message.
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/message_lite.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
+#include "server/service/request_errors.h"
 
 namespace embedding {
 
@@ -29,5 +32,14 @@ class RequestBody {
   grpc::Slice slice_;
   bool readable_ = true;
 };
+
+// The message that a body holds, parsed by protobuf. INVALID_ARGUMENT (MALFORMED).
+inline absl::Status ParseRequest(const grpc::ByteBuffer& body, google::protobuf::MessageLite* message) {
+  const RequestBody request(body);
+  if (request.readable() && message->ParseFromArray(request.bytes().data(), static_cast<int>(request.bytes().size()))) {
+    return absl::OkStatus();
+  }
+  return MalformedRequest(message->GetTypeName(), "broken protobuf encoding, or a string that is not UTF-8");
+}
 
 }  // namespace embedding

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "server/service/request_body.h"
-#include "server/service/request_errors.h"
 
 namespace embedding {
 namespace {
@@ -54,11 +53,7 @@ void SearchCall::Run() {
 }
 
 absl::Status SearchCall::Parse(google::protobuf::MessageLite* message) const {
-  const RequestBody body(call_->request());
-  if (body.readable() && message->ParseFromArray(body.bytes().data(), static_cast<int>(body.bytes().size()))) {
-    return absl::OkStatus();
-  }
-  return MalformedRequest(message->GetTypeName(), "broken protobuf encoding, or a string that is not UTF-8");
+  return ParseRequest(call_->request(), message);
 }
 
 absl::StatusOr<Admission::Ticket> SearchCall::AdmitAnswer(uint64_t bytes) const {

@@ -165,9 +165,8 @@ template <typename Request, typename Response>
 void Handle(const ServiceContext& context, const TableService& service,
             absl::Status (TableService::*handle)(const Request&, Response*) const, const CallPtr& call) {
   Request request;
-  const RequestBody body(call->request());
-  if (!body.readable() || !request.ParseFromArray(body.bytes().data(), static_cast<int>(body.bytes().size()))) {
-    call->Fail(MalformedRequest(request.GetTypeName(), "broken protobuf encoding, or a string that is not UTF-8"));
+  if (absl::Status status = ParseRequest(call->request(), &request); !status.ok()) {
+    call->Fail(status);
     return;
   }
   Response response;
