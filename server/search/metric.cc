@@ -2,18 +2,6 @@
 
 namespace embedding {
 
-absl::string_view MetricName(Metric metric) {
-  switch (metric) {
-    case Metric::kCosine:
-      return "cosine";
-    case Metric::kDot:
-      return "dot";
-    case Metric::kEuclidean:
-      break;
-  }
-  return "euclidean";
-}
-
 Metric MetricOf(TableMetric metric) {
   switch (metric) {
     case TableMetric::kCosine:

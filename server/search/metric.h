@@ -3,15 +3,11 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "server/table/table_options.h"
 
 namespace embedding {
 
 enum class Metric : uint8_t { kCosine, kDot, kEuclidean };
-
-// "cosine", "dot", "euclidean".
-absl::string_view MetricName(Metric metric);
 
 // True for cosine and dot; false for euclidean, where lower is closer.
 constexpr bool HigherIsCloser(Metric metric) { return metric != Metric::kEuclidean; }

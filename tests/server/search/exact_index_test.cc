@@ -193,7 +193,7 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
       const auto want = ReferenceNeighbours(metric, rows, dim, query.queries[i], query.k, query.excluded_row[i]);
       if (Bits(got.neighbours[i]) == Bits(want)) continue;
       ++mismatches;
-      ADD_FAILURE() << "round " << round << " query " << i << " metric " << std::string(MetricName(metric)) << " "
+      ADD_FAILURE() << "round " << round << " query " << i << " metric " << static_cast<int>(metric) << " "
                     << std::string(DtypeName(dtype)) << " kind " << static_cast<int>(kind) << " rows " << num_rows
                     << " dim " << dim << " k " << query.k << " target " << SimdTargetName();
       if (mismatches > 10) return;

@@ -28,10 +28,7 @@ constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16, Dtype::kBF16};
 
 VectorView F32(const std::vector<float>& vector) { return {vector.data(), ElementType::kF32}; }
 
-TEST(MetricTest, NamesAndDirections) {
-  EXPECT_EQ(MetricName(Metric::kCosine), "cosine");
-  EXPECT_EQ(MetricName(Metric::kDot), "dot");
-  EXPECT_EQ(MetricName(Metric::kEuclidean), "euclidean");
+TEST(MetricTest, FollowsTheTablesWordAndKnowsItsDirection) {
   EXPECT_EQ(MetricOf(TableMetric::kCosine), Metric::kCosine);
   EXPECT_EQ(MetricOf(TableMetric::kDot), Metric::kDot);
   EXPECT_EQ(MetricOf(TableMetric::kEuclidean), Metric::kEuclidean);
