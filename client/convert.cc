@@ -149,9 +149,8 @@ absl::Status CheckVectors(const VectorSource& source, absl::string_view side) {
   const Vectors* vectors = std::get_if<Vectors>(&source);
   if (vectors == nullptr) return absl::OkStatus();
   if (vectors->dim < 1 || vectors->values.size() % static_cast<size_t>(vectors->dim) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(side, " holds ", vectors->values.size(),
-                                                   " values, which is no whole", " number of vectors of dim ",
-                                                   vectors->dim));
+    return absl::InvalidArgumentError(absl::StrCat(
+        side, " holds ", vectors->values.size(), " values, which is no whole number of vectors of dim ", vectors->dim));
   }
   return absl::OkStatus();
 }

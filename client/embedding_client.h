@@ -9,8 +9,7 @@
 //   again.
 // - A request that ends UNAVAILABLE, or that the server pushed back (grpc-retry-pushback-ms), is sent again after a
 //   growing, jittered pause, as often as ClientOptions says, while the deadline lasts and not too many calls fail.
-// - Errors are the server's: code, message and details (absl::Status payload, type google.rpc.ErrorInfo and
-// BadRequest).
+// - Errors are the server's: code, message and details (absl::Status payloads google.rpc.ErrorInfo and BadRequest).
 //   In a batch that was split, positions in a message count from the start of the part, which the message then names.
 //   Of the client's own making: UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED, INTERNAL for an answer that breaks the
 //   contract, INVALID_ARGUMENT for a request whose sizes contradict each other or whose result would be over 4 GiB.

@@ -23,7 +23,7 @@ gpr_timespec GrpcDeadline(steady_clock::time_point at) {
 
 std::optional<std::chrono::milliseconds> PushbackOf(const grpc::ClientContext& context) {
   const auto& metadata = context.GetServerTrailingMetadata();
-  const auto found = metadata.find("grpc-retry-pushback-ms");
+  const auto found = metadata.find(kRetryPushbackHeader);
   if (found == metadata.end()) return std::nullopt;
   int64_t milliseconds = 0;
   // A value that is no number means: do not retry (gRPC proposal A6).

@@ -25,10 +25,9 @@ class ReferenceTable {
   const char* row(int64_t id) const { return data_.data() + id * row_bytes_; }
   const v1::TableStamp& stamp() const { return stamp_; }
 
-  // The score that the contract promises for two rows, to the bit: in double, 8 partial sums (element j to sum j mod
-  // 8),
-  // ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)), cosine = ab/(sqrt(aa)*sqrt(bb)) clamped to [-1, 1] and 0 for a zero row,
-  // euclidean = sqrt(sum of squared differences), rounded once to float, beyond its range +-FLT_MAX.
+  // The score that the contract promises for two rows, to the bit: in double, 8 partial sums (element j to sum j mod 8)
+  // added as ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)), cosine = ab/(sqrt(aa)*sqrt(bb)) clamped to [-1, 1] and 0 for a zero
+  // row, euclidean = sqrt(sum of squared differences), rounded once to float, beyond its range +-FLT_MAX.
   float Score(v1::Metric metric, int64_t a, int64_t b) const;
 
   // The k closest rows to row `query` without it: closest first, equal scores by lower id. Rows with NaN or infinity
