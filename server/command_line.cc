@@ -16,10 +16,10 @@ namespace {
 constexpr char kFooter[] =
     "Each flag may also be set by its environment variable or in the --config file; a flag beats the variable, the\n"
     "variable beats the file. EMBEDDING_TABLE separates tables by ';'.\n"
-    "SIGTERM and SIGINT drain and end the server, a second one ends it at once. SIGHUP, SIGPIPE and SIGUSR1 are "
-    "ignored.\n"
-    "Exit codes: 0 ok, 1 unexpected, 2 usage, configuration or address, 3 data file, 4 not serving, 64+N gRPC status "
-    "N,\n"
+    "SIGTERM and SIGINT drain and end the server, a second one ends it at once. "
+    "SIGHUP, SIGPIPE and SIGUSR1 are ignored.\n"
+    "Exit codes: 0 ok, 1 unexpected, 2 usage, configuration or address, 3 data file, 4 not serving, "
+    "64+N gRPC status N,\n"
     "130 interrupted.";
 
 // A list's flag takes one value each time it is given ("--table a b" leaves b over); of any other the last one holds.

@@ -33,8 +33,7 @@ constexpr std::chrono::seconds kWatchdogGrace{5};
 constexpr char kNoTables[] =
     "no table to serve: give at least one as --table NAME=PATH[,key=value...], such as --table "
     "words=deploy/sample/words.safetensors,vocab=words.vocab.txt (or EMBEDDING_TABLE, or table = [\"...\"] in a "
-    "--config "
-    "file); see --help";
+    "--config file); see --help";
 
 int Complain(const absl::Status& status, ExitCode code) {
   std::fprintf(stderr, "embedding-server: %s\n", std::string(status.message()).c_str());

@@ -24,15 +24,13 @@ const std::array<FamilyInfo, kNumFamilies> kFamilies = {{
      "Calls whose deadline was over before their work began."},
     {Family::kRows, "embedding_rows_total", Counter, "rows", "grpc_method,result",
      "Rows asked for: ids or keys of a Lookup, vectors of both sides of a Similarity, queries of a NearestNeighbour; "
-     "miss: "
-     "not in the table."},
+     "miss: not in the table."},
     {Family::kBatchRows, "embedding_batch_rows", Histogram, "rows", "grpc_method", "Rows asked for in one call."},
     {Family::kResponseBytes, "embedding_response_bytes", Histogram, "bytes", "grpc_method",
      "Size of an answer's message, in bytes."},
     {Family::kStageSeconds, "embedding_stage_seconds", Histogram, "seconds", "grpc_method,stage",
      "Time a call spent in one stage, in seconds: queue (waiting for a thread), decode (wire to structs), compute "
-     "(rows and "
-     "scores), encode (structs to wire)."},
+     "(rows and scores), encode (structs to wire)."},
     {Family::kNnRowsScanned, "embedding_nn_rows_scanned_total", Counter, "rows", "",
      "Rows that neighbour searches compared, once for every query."},
     {Family::kNnRowsRescored, "embedding_nn_rows_rescored_total", Counter, "rows", "",
