@@ -26,10 +26,9 @@ struct Job {
 
 // One queue, one mutex: a lane is some hundred microseconds of work, so handing it out costs little beside it.
 struct WorkerPool::Impl {
-  mutable Mutex mutex;
+  Mutex mutex;
   CondVar work_or_stop;
   std::deque<std::shared_ptr<Job>> queue ABSL_GUARDED_BY(mutex);  // jobs with lanes not yet handed out
-  int64_t pending ABSL_GUARDED_BY(mutex) = 0;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   std::vector<std::thread> threads;
 
@@ -49,8 +48,6 @@ struct WorkerPool::Impl {
       {
         MutexLock lock(&mutex);
         if (--job->lanes_left > 0) continue;
-        // Before done(), so that whoever done() wakes does not count this job any more.
-        --pending;
       }
       if (job->done) job->done();
     }
@@ -80,7 +77,6 @@ void WorkerPool::Submit(int num_lanes, std::function<void(int lane)> lane, std::
   {
     MutexLock lock(&impl_->mutex);
     impl_->queue.push_back(std::move(job));
-    ++impl_->pending;
   }
   if (num_lanes == 1) {
     impl_->work_or_stop.Signal();
@@ -103,11 +99,6 @@ void WorkerPool::RunAndWait(int num_lanes, const std::function<void(int lane)>& 
       });
   MutexLock lock(&mutex);
   while (!is_finished) finished.Wait(&mutex);
-}
-
-int64_t WorkerPool::pending_jobs() const {
-  MutexLock lock(&impl_->mutex);
-  return impl_->pending;
 }
 
 }  // namespace embedding

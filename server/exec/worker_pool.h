@@ -1,7 +1,6 @@
 // The one place that starts threads of ours: a fixed pool that runs jobs made of lanes.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -27,9 +26,6 @@ class WorkerPool {
 
   // As Submit, and returns when done. Not to be called from a worker of this pool.
   void RunAndWait(int num_lanes, const std::function<void(int lane)>& lane);
-
-  // Jobs submitted and not yet done.
-  int64_t pending_jobs() const;
 
  private:
   struct Impl;

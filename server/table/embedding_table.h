@@ -21,7 +21,6 @@ class EmbeddingTable {
  public:
   struct Parts {
     std::string name;
-    std::string path;
     int64_t num_rows = 0;                            // V >= 1
     int64_t dim = 0;                                 // d >= 1
     Dtype dtype = Dtype::kF32;                       // in memory: F32, F16 or BF16
@@ -39,7 +38,6 @@ class EmbeddingTable {
   explicit EmbeddingTable(Parts parts);
 
   const std::string& name() const { return parts_.name; }
-  const std::string& path() const { return parts_.path; }
   int64_t num_rows() const { return parts_.num_rows; }
   int64_t dim() const { return parts_.dim; }
   Dtype dtype() const { return parts_.dtype; }

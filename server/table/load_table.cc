@@ -151,7 +151,6 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
 
   EmbeddingTable::Parts parts;
   parts.name = options.name;
-  parts.path = options.path;
   parts.num_rows = layout->num_rows;
   parts.dim = layout->dim;
   parts.source_dtype = layout->dtype;

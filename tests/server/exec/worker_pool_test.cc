@@ -65,21 +65,6 @@ TEST(WorkerPoolTest, DoneSeesWhatAllLanesWrote) {
   }
 }
 
-TEST(WorkerPoolTest, CountsPendingJobs) {
-  WorkerPool pool(1);
-  std::promise<void> release;
-  std::shared_future<void> released = release.get_future().share();
-  EXPECT_EQ(pool.pending_jobs(), 0);
-  pool.Submit(
-      1, [released](int) { released.wait(); }, [] {});
-  pool.Submit(
-      1, [](int) {}, [] {});
-  EXPECT_EQ(pool.pending_jobs(), 2);
-  release.set_value();
-  pool.RunAndWait(1, [](int) {});
-  EXPECT_EQ(pool.pending_jobs(), 0);
-}
-
 TEST(WorkerPoolTest, DestructorRunsWhatWasSubmittedAndWhatThatSubmits) {
   std::atomic<int> done{0};
   {

@@ -45,12 +45,11 @@ class LoadTableTest : public ::testing::Test {
   WorkerPool pool_{2};
 };
 
-TEST_F(LoadTableTest, TheTableTellsWhereItCameFrom) {
+TEST_F(LoadTableTest, TheTableTellsWhatItWasLoadedAs) {
   folder_.Write("keys.txt", "a\nb\n");
   const Result table = LoadBytes("f.safetensors", kSafetensors, "vocab=keys.txt,metric=dot");
   ASSERT_THAT(table, Succeeds());
   EXPECT_EQ((*table)->name(), "t");
-  EXPECT_EQ((*table)->path(), folder_.Path("f.safetensors"));
   EXPECT_EQ((*table)->format(), TableFormat::kSafetensors);
   EXPECT_EQ((*table)->metric(), TableMetric::kDot);
   EXPECT_EQ((*table)->vocabulary()->Find("b"), 1);
