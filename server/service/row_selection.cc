@@ -8,6 +8,7 @@
 #include "proto/status_codec.h"
 #include "proto/vector_codec.h"
 #include "server/service/request_errors.h"
+#include "server/table/vocabulary.h"
 
 namespace embedding {
 namespace {

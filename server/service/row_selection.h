@@ -31,8 +31,6 @@ struct RowSelection {
 
 // Dimensions that a shape may have.
 inline constexpr int64_t kMaxRank = 8;
-// Bytes of a key.
-inline constexpr size_t kMaxKeyBytes = 65536;
 
 // A RowSelector that protobuf parsed, which must outlive the result. keep: ids and keys that are kept at most.
 RowSelection SelectionOf(const v1::RowSelector& rows, int64_t keep);

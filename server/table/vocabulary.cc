@@ -19,8 +19,6 @@ namespace {
 
 using absl::string_view;
 
-constexpr size_t kMaxKeyBytes = 65536;
-
 absl::Status LineError(int64_t row, string_view what) {
   return absl::DataLossError(absl::StrCat("line ", row + 1, " ", what));
 }

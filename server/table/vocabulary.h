@@ -14,7 +14,8 @@
 
 namespace embedding {
 
-class SourceFile;
+// Bytes that a key may have.
+inline constexpr size_t kMaxKeyBytes = 65536;
 
 // Immutable, so all methods may be called concurrently. Keys compare byte by byte.
 class Vocabulary {
