@@ -1,11 +1,10 @@
 #include "server/search/row_norms.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "server/kernels/canonical.h"
+#include "server/search/scan_blocks.h"
 
 namespace embedding {
 
@@ -16,14 +15,14 @@ RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool) {
   RowNorms result;
   result.norms.resize(static_cast<size_t>(num_rows));
 
-  std::atomic<int64_t> next{0};
+  BlockCounter blocks(num_rows, kBlockRows);
   pool.RunAndWait(pool.num_threads(), [&](int) {
     const void* rows[kBlockRows];
     double squares[kBlockRows];
-    for (;;) {
-      const int64_t begin = next.fetch_add(kBlockRows, std::memory_order_relaxed);
-      if (begin >= num_rows) return;
-      const int64_t n = std::min(kBlockRows, num_rows - begin);
+    int64_t begin;
+    int64_t end;
+    while (blocks.Take(&begin, &end)) {
+      const int64_t n = end - begin;
       for (int64_t i = 0; i < n; ++i) rows[i] = table.row(begin + i);
       CanonicalSquaredNorms(type, rows, static_cast<size_t>(n), static_cast<size_t>(table.dim()), squares);
       for (int64_t i = 0; i < n; ++i) {
