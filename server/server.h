@@ -10,6 +10,7 @@
 
 namespace embedding {
 
+// Load and Drain may run at the same time, each once; both have returned before the destructor begins.
 class Server {
  public:
   // Binds both ports; answers NOT_SERVING until Load is done. UNAVAILABLE names an address that cannot be had.

@@ -20,7 +20,8 @@ inline constexpr uint32_t kMaxNpyHeaderBytes = 65536;
 // Bytes from the start that ParseNpy wants to see, where there are so many.
 inline constexpr uint64_t kNpyHeadBytes = 12 + kMaxNpyHeaderBytes;
 
-// head: the first min(file_size, kNpyHeadBytes) bytes. DATA_LOSS as above; the message names the field and its value.
+// head: the first min(file_size, kNpyHeadBytes) bytes. DATA_LOSS for all that is refused above, a broken header, a file
+// that ends too early, and a table over the limits; the message names the field and its value.
 absl::StatusOr<RowLayout> ParseNpy(absl::string_view head, uint64_t file_size, const TableLimits& limits);
 
 }  // namespace embedding
