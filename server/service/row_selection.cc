@@ -151,9 +151,7 @@ absl::Status ResolveKeys(RowSelection& rows, const EmbeddingTable& table, absl::
   std::vector<int64_t> listed;
   int64_t total = 0;
   for (size_t i = 0; i < rows.keys.size(); ++i) {
-    // A row without a key has the empty one, which therefore names no row.
-    const std::optional<int64_t> id = rows.keys[i].empty() ? std::nullopt : vocabulary->Find(rows.keys[i]);
-    if (id) {
+    if (const std::optional<int64_t> id = vocabulary->Find(rows.keys[i])) {
       rows.ids[i] = *id;
       continue;
     }

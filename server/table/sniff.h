@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "absl/strings/string_view.h"
 
@@ -41,7 +40,7 @@ struct Sniffed {
 // head: the first min(file_size, kSniffBytes) bytes.
 Sniffed SniffFile(absl::string_view head, uint64_t file_size);
 
-// What a file of this kind is, and what to do about it where it is not read, such as "a git-lfs pointer, not the table
+// What a file of this kind is, and what to do about it where it is not read, such as "a git-lfs pointer, not the file
 // itself: fetch it with git lfs pull". "of no known format" for kUnknown.
 absl::string_view Description(FileKind kind);
 

@@ -24,7 +24,7 @@ class Vocabulary {
 
   // V.
   virtual int64_t num_rows() const = 0;
-  // The row of a key, or nullopt.
+  // The row of a key, or nullopt. The empty key names no row: it is what KeyOf gives for rows without one.
   virtual std::optional<int64_t> Find(absl::string_view key) const = 0;
   // The key of a row in [0, num_rows), valid as long as the vocabulary; empty if the row has none.
   virtual absl::string_view KeyOf(int64_t row) const = 0;
