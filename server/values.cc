@@ -1,10 +1,8 @@
 #include "server/values.h"
 
-#include <algorithm>
 #include <array>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

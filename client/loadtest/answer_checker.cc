@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cinttypes>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "proto/vector_codec.h"

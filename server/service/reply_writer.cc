@@ -1,6 +1,5 @@
 #include "server/service/reply_writer.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "proto/vector_codec.h"

@@ -1,7 +1,6 @@
 // Similarity: scores are computed where they leave the process, in the bytes of the answer.
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "embedding/v1/embedding.pb.h"

@@ -1,6 +1,5 @@
 #include "server/service/table_service.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/status/statusor.h"

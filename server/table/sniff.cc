@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "server/table/safetensors.h"
 #include "server/table/vecs.h"
 
