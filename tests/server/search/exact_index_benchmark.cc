@@ -7,7 +7,6 @@
 //
 // The last line of each configuration is the median of the ratios of neighbouring runs. --fail-above: exit 1 if that of
 // one F32 query is above.
-#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,13 +16,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "server/exec/cpu_count.h"
 #include "server/search/exact_index.h"
+#include "server/table/private_memory.h"
 #include "tests/server/search/wide_read.h"
 
 namespace embedding {
@@ -53,24 +55,17 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Rows in private memory that the kernel was asked to back by huge pages, as a loaded table has them.
+// Rows in the memory that a loaded table has.
 std::unique_ptr<EmbeddingTable> MakeTable(Dtype dtype, const std::vector<float>& values, int64_t dim) {
-  constexpr size_t kHugePage = size_t{1} << 21;
-  const size_t size = values.size() * DtypeSize(dtype);
-  const size_t mapped = (size + kHugePage - 1) / kHugePage * kHugePage + kHugePage;
-  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  const uintptr_t aligned = (reinterpret_cast<uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
-  madvise(reinterpret_cast<void*>(aligned), mapped - kHugePage, MADV_HUGEPAGE);
-  auto* rows = reinterpret_cast<std::byte*>(aligned);
-  NarrowFromF32(values.data(), values.size(), ElementTypeOf(dtype), rows);
+  std::shared_ptr<std::byte> rows = AllocatePrivate(values.size() * DtypeSize(dtype)).value();
+  NarrowFromF32(values.data(), values.size(), ElementTypeOf(dtype), rows.get());
   EmbeddingTable::Parts parts;
   parts.name = "benchmark";
   parts.num_rows = static_cast<int64_t>(values.size()) / dim;
   parts.dim = dim;
   parts.dtype = dtype;
   parts.source_dtype = dtype;
-  parts.rows = std::shared_ptr<const std::byte>(rows, [memory, mapped](const std::byte*) { munmap(memory, mapped); });
+  parts.rows = std::move(rows);
   return std::make_unique<EmbeddingTable>(std::move(parts));
 }
 
