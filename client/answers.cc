@@ -67,8 +67,8 @@ absl::Status TakeNeighbours(v1::NearestNeighbourResponse& wire, const NearestNei
     neighbours.keys.assign(std::make_move_iterator(from.mutable_keys()->begin()),
                            std::make_move_iterator(from.mutable_keys()->end()));
     if (request.return_vectors) {
-      const absl::Status status = TakeTensor(*from.mutable_vectors(), static_cast<size_t>(found),
-                                             absl::StrCat("vectors of results[", i, "]"), neighbours.vectors);
+      absl::Status status = TakeTensor(*from.mutable_vectors(), static_cast<size_t>(found),
+                                       absl::StrCat("vectors of results[", i, "]"), neighbours.vectors);
       if (!status.ok()) return status;
     }
     out[i] = std::move(neighbours);

@@ -24,12 +24,12 @@ std::string Described(const TableStamp& stamp) {
 absl::StatusOr<TableStamp> SendToOneVersion(const TableRef& table, size_t num_parts, SendPart send) {
   std::string change;
   for (int start = 0; start < kMaxStarts; ++start) {
-    const absl::StatusOr<TableStamp> first = send(0, table);
+    absl::StatusOr<TableStamp> first = send(0, table);
     if (!first.ok()) return first;
     const TableRef pinned{first->name, first->version};
     bool changed = false;
     for (size_t i = 1; i < num_parts && !changed; ++i) {
-      const absl::StatusOr<TableStamp> stamp = send(i, pinned);
+      absl::StatusOr<TableStamp> stamp = send(i, pinned);
       if (!stamp.ok()) {
         if (table.version != 0 || !IsVersionGone(stamp.status())) return stamp;
         changed = true;

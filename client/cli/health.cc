@@ -26,7 +26,7 @@ HealthCheckRequest RequestFor(const std::string& service) {
 }
 
 absl::Status Explained(const grpc::Status& status, const ClientOptions& options, const std::string& service) {
-  const absl::Status plain = FromGrpcStatus(status);
+  absl::Status plain = FromGrpcStatus(status);
   if (absl::IsUnavailable(plain)) {
     return absl::UnavailableError(absl::StrCat("cannot reach ", options.address, ": ", plain.message()));
   }

@@ -9,6 +9,7 @@ namespace {
 template <typename Element>
 std::vector<Element> PickedElements(const std::vector<Element>& from, const std::vector<size_t>& positions) {
   std::vector<Element> picked;
+  picked.reserve(positions.size());
   for (const size_t i : positions) picked.push_back(from[i]);
   return picked;
 }

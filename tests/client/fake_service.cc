@@ -183,7 +183,7 @@ class FakeService::Tables : public v1::TableService::Service {
   grpc::Status ListTables(grpc::ServerContext* context, const v1::ListTablesRequest*,
                           v1::ListTablesResponse* response) override {
     v1::GetTableResponse table;
-    const grpc::Status status = GetTable(context, &v1::GetTableRequest::default_instance(), &table);
+    grpc::Status status = GetTable(context, &v1::GetTableRequest::default_instance(), &table);
     *response->add_tables() = table.table();
     return status;
   }

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 const absl::Status kVersionGone = ErrorWithDetails(absl::StatusCode::kNotFound, "version 1 is not served",
                                                    {.reason = "VERSION_NOT_FOUND", .metadata = {}, .violations = {}});
 
-TableStamp Stamp(uint64_t version, std::string fingerprint = "aa") { return {"words", version, fingerprint}; }
+TableStamp Stamp(uint64_t version, const std::string& fingerprint = "aa") { return {"words", version, fingerprint}; }
 
 // Answers in turn from a script; notes what was asked as "part@version".
 struct FakeParts {
