@@ -29,6 +29,12 @@ bool HasEnded(int fd) {
   return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT;
 }
 
+// Bytes that the peer has not acknowledged.
+bool HasMoreToSend(int fd) {
+  int unsent = 0;
+  return ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0;
+}
+
 // A listening socket that nobody can find: it has a name of the kernel's choice. -1: not to be had.
 int DeafListener() {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -58,14 +64,19 @@ int PortSockets::EndFlushedConnections() const {
   int unflushed = 0;
   for (const int fd : Find(/*listening=*/false)) {
     if (HasEnded(fd)) continue;
-    int unsent = 0;
-    if (ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+    if (HasMoreToSend(fd)) {
       ++unflushed;
     } else {
       shutdown(fd, SHUT_WR);
     }
   }
   return unflushed;
+}
+
+void PortSockets::CutUnflushedConnections() const {
+  for (const int fd : Find(/*listening=*/false)) {
+    if (HasMoreToSend(fd)) shutdown(fd, SHUT_RDWR);
+  }
 }
 
 std::vector<int> PortSockets::Find(bool listening) const {

@@ -24,6 +24,8 @@ class PortSockets {
   // end. Gives the number of connections that have more to send; gRPC holds bytes back only while the kernel's buffer
   // is full, so one that has none has sent its answers.
   int EndFlushedConnections() const;
+  // Ends both sides of each connection that has more to send: its peer does not read, or too slowly to wait for.
+  void CutUnflushedConnections() const;
 
  private:
   PortSockets(std::vector<uint16_t> ports, std::string path) : ports_(std::move(ports)), path_(std::move(path)) {}

@@ -251,6 +251,8 @@ void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
     Pause(kDrainPoll);  // a thread may be on its way to the socket with the last answer
     while (sockets->EndFlushedConnections() > 0 && SteadyClock::now() < until) Pause(kDrainPoll);
   }
+  // The library waits without end for bytes under way to a peer that has stopped reading.
+  if (SteadyClock::now() >= until) sockets->CutUnflushedConnections();
   grpc_server->Shutdown(std::chrono::system_clock::now() +
                         std::max(until - SteadyClock::now(), SteadyClock::duration::zero()));
   rpc->Join();

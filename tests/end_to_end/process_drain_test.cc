@@ -1,10 +1,15 @@
 // How the server ends: signals, calls in flight, late calls.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -84,6 +89,9 @@ v1::NearestNeighbourRequest SearchOf(int queries) {
   return request;
 }
 
+constexpr char kLookupsAnswered[] =
+    "grpc_server_handled_total{grpc_type=\"unary\",grpc_service=\"embedding.v1.EmbeddingService\","
+    "grpc_method=\"Lookup\",grpc_code=\"OK\"}";
 constexpr char kSearchesInFlight[] = "embedding_requests_in_flight{grpc_method=\"NearestNeighbour\"}";
 
 class SignalTest : public ::testing::TestWithParam<int> {};
@@ -166,6 +174,67 @@ TEST(DrainTest, ACallLongerThanTheTimeoutIsCut) {
   const std::string last = server.Lines().back();
   EXPECT_EQ(NumberIn(last, "started"), 1) << last;
   EXPECT_EQ(NumberIn(last, "answered"), 1) << last;
+}
+
+// One frame of HTTP/2.
+std::string Frame(char type, char flags, uint32_t stream, const std::string& payload) {
+  const auto size = static_cast<uint32_t>(payload.size());
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(size >> shift);
+  frame += {type, flags};
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+  return frame + payload;
+}
+
+// A header field, as HPACK writes it literally.
+std::string Header(const std::string& name, const std::string& value) {
+  return std::string(1, '\0') + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
+}
+
+// What a caller sends who asks for `rows` rows so many times and allows the server to send all of it at once.
+std::string ManyLookups(int calls, int rows) {
+  constexpr char kData = 0, kHeaders = 1, kSettings = 4, kWindowUpdate = 8;
+  constexpr char kEndStream = 1, kEndHeaders = 4;
+  v1::LookupRequest request;
+  for (int i = 0; i < rows; ++i) request.mutable_rows()->mutable_ids()->add_values(1);
+  request.set_output_dtype(v1::DTYPE_F32);
+  const std::string body = request.SerializeAsString();
+  std::string message(1, '\0');
+  for (const int shift : {24, 16, 8, 0}) message += static_cast<char>(body.size() >> shift);
+  message += body;
+  const std::string headers = Header(":method", "POST") + Header(":scheme", "http") +
+                              Header(":path", "/embedding.v1.EmbeddingService/Lookup") + Header(":authority", "test") +
+                              Header("content-type", "application/grpc") + Header("te", "trailers");
+  const std::string initial_window("\0\4\x7f\xff\xff\xff", 6), more_window("\x7f\xff\0\0", 4);
+  std::string sent = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, initial_window) +
+                     Frame(kWindowUpdate, 0, 0, more_window);
+  for (int i = 0; i < calls; ++i) {
+    const auto stream = static_cast<uint32_t>(2 * i + 1);
+    sent += Frame(kHeaders, kEndHeaders, stream, headers) + Frame(kData, kEndStream, stream, message);
+  }
+  return sent;
+}
+
+TEST(DrainTest, APeerThatDoesNotReadIsCutAtTheTimeout) {
+  ChildServer server({"--table", SampleTable(), "--drain-timeout=100ms"});
+  ASSERT_NE(server.AwaitLine(" ready "), "");
+  const std::string address = server.grpc_address();
+  int port = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  // Answers of 24 MB, more than the kernel's buffers hold; requests of 60 kB, less than HTTP/2 lets it send at first.
+  const std::string calls = ManyLookups(10, 6000);
+  ASSERT_EQ(send(fd, calls.data(), calls.size(), MSG_NOSIGNAL), static_cast<ssize_t>(calls.size()));
+  ASSERT_TRUE(server.AwaitMetric(kLookupsAnswered, 10));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_THAT(server.Lines().back(), HasSubstr(" info drained "));
+  close(fd);
 }
 
 TEST(DrainTest, TheDelaySaysNotServingAndAnswersStillAndASecondSignalEndsAtOnce) {

@@ -99,6 +99,18 @@ TEST(PortSocketsTest, AConnectionWithBytesUnderWayIsLeftOpen) {
   EXPECT_EQ(read(sockets.client, buffer.data(), buffer.size()), 0);
 }
 
+TEST(PortSocketsTest, OnlyAConnectionWithBytesUnderWayIsCut) {
+  Sockets stuck(AF_INET);
+  const PortSockets port = PortSockets::Tcp({stuck.port});
+  port.CutUnflushedConnections();
+  ASSERT_EQ(write(stuck.server, "x", 1), 1);  // it had nothing to send, so it is open
+  const std::string much(1 << 20, 'x');
+  while (send(stuck.server, much.data(), much.size(), MSG_DONTWAIT) > 0) continue;
+  port.CutUnflushedConnections();
+  EXPECT_EQ(send(stuck.server, "x", 1, MSG_NOSIGNAL), -1);
+  EXPECT_EQ(errno, EPIPE);
+}
+
 TEST(PortSocketsTest, ListenersRefuseAndConnectionsStay) {
   Sockets sockets(AF_INET), other(AF_INET);
   PortSockets::Tcp({sockets.port}).StopListening();
