@@ -28,6 +28,8 @@ enum ExitCode { kOk = 0, kUnexpected = 1, kUsage = 2, kDataFile = 3, kInterrupte
 
 // Beyond delay and timeout of the drain: for what does not heed them.
 constexpr std::chrono::seconds kWatchdogGrace{5};
+// For giving everything back after the drain: gRPC may wait longer, for a peer that has stopped reading.
+constexpr std::chrono::seconds kEndGrace{1};
 
 constexpr char kNoTables[] =
     "no table to serve: give at least one as --table NAME=PATH[,key=value...], such as --table "
@@ -82,7 +84,7 @@ int Serve(const Configuration& configuration) {
   }
   Server& server = **started;
 
-  std::atomic<bool> loaded{false}, drained{false};
+  std::atomic<bool> loaded{false}, drained{false}, gone{false};
   absl::Status load_status;  // written before loaded
   WorkerPool background(2);
   background.Submit(
@@ -124,6 +126,18 @@ int Serve(const Configuration& configuration) {
   }
   // A table that is still being read cannot be hurried, and nobody waits for it.
   if (!loaded.load()) LeaveAtOnce(kOk);
+
+  background.Submit(
+      1, [&](int) { started->reset(); },
+      [&] {
+        gone.store(true);
+        events.Notify();
+      });
+  watchdog = std::chrono::steady_clock::now() + kEndGrace;
+  while (!gone.load()) {
+    // All calls are over, so a further signal asks for no more than this either.
+    if (events.Wait(watchdog) != ProcessEvents::Event::kNotified) LeaveAtOnce(kOk);
+  }
   return kOk;
 }
 
