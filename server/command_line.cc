@@ -51,6 +51,10 @@ absl::Status UnknownWord(const std::string& word, const CLI::App& app) {
     known = {"config", "health"};
   }
   const std::string given = word.substr(0, word.find('='));
+  // A command's own flag without the command, or a second command.
+  if (std::find(known.begin(), known.end(), given) != known.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(given, " has no place here; see --help"));
+  }
   const std::string nearest = NearestName(given, known);
   return absl::InvalidArgumentError(
       absl::StrCat(is_flag ? "unknown flag " : "unknown command ", Escaped(given),

@@ -70,7 +70,9 @@ TEST(CommandLineTest, UnknownWordsAreAnsweredWithTheNearest) {
   EXPECT_EQ(Refusal({"helth"}), "unknown command helth; did you mean health?");
   EXPECT_EQ(Refusal({"config", "now"}), "unknown command now; see --help");
   EXPECT_THAT(Refusal({"--threads"}), HasSubstr("--threads"));
-  EXPECT_NE(Refusal({"config", "health"}), "");
+  EXPECT_EQ(Refusal({"config", "health"}), "health has no place here; see --help");
+  EXPECT_EQ(Refusal({"config", "--address=x"}), "--address has no place here; see --help");
+  EXPECT_EQ(Refusal({"--json"}), "--json has no place here; see --help");
 }
 
 }  // namespace
