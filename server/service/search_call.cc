@@ -38,7 +38,7 @@ void SearchCall::Begin() {
 void SearchCall::Run() {
   if (call_->stopped()) {
     context_.metrics->OnExpiredBeforeRun(rpc_);
-    call_->Fail(call_->StoppedStatus());
+    Refuse(call_->StoppedStatus());
     return;
   }
   const Clock::time_point begin = Clock::now();
@@ -46,7 +46,7 @@ void SearchCall::Run() {
   started_ = Clock::now();
   context_.metrics->OnStage(rpc_, Stage::kDecode, started_ - begin);
   if (!status.ok()) {
-    call_->Fail(status);
+    Refuse(status);
     return;
   }
   StartWork();
@@ -77,16 +77,24 @@ void SearchCall::EndWork(WorkOutcome outcome) {
   context_.metrics->OnStage(rpc_, Stage::kQueue, waited);
   context_.metrics->OnStage(rpc_, Stage::kCompute, ended - started_ - waited);
   if (outcome == WorkOutcome::kStopped) {
-    call_->Fail(call_->StoppedStatus());
+    Refuse(call_->StoppedStatus());
     return;
   }
   absl::StatusOr<grpc::ByteBuffer> answer = WriteAnswer();
   context_.metrics->OnStage(rpc_, Stage::kEncode, Clock::now() - ended);
   if (!answer.ok()) {
-    call_->Fail(answer.status());
+    Refuse(answer.status());
     return;
   }
+  GiveUpPlace();
   call_->Reply(*std::move(answer));
 }
+
+void SearchCall::Refuse(const absl::Status& status) {
+  GiveUpPlace();
+  call_->Fail(status);
+}
+
+void SearchCall::GiveUpPlace() { place_ = Admission::Ticket(); }
 
 }  // namespace embedding

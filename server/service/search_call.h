@@ -64,6 +64,9 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   using Clock = std::chrono::steady_clock;
 
   void Run();
+  void Refuse(const absl::Status& status);
+  // Before the call ends: its caller may have sent the next one before this object is gone.
+  void GiveUpPlace();
 
   const ServiceContext context_;
   const Rpc rpc_;

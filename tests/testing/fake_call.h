@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class FakeCall final : public Call {
 
   // The call is stopped from the poll after this many on.
   void StopAfterPolls(int64_t polls) { polls_left_ = polls; }
+  // Runs when the call ends, before status() tells of it. To be set before the call is handled.
+  void OnEnd(std::function<void()> hook) { on_end_ = std::move(hook); }
   // How often it was asked whether it is stopped.
   int64_t polls() const { return polls_; }
 
@@ -82,6 +85,7 @@ class FakeCall final : public Call {
 
  private:
   void End(const absl::Status& status, grpc::ByteBuffer reply) {
+    if (on_end_) on_end_();
     MutexLock lock(&mutex_);
     if (status_) std::abort();  // a call ends once
     status_ = status;
@@ -90,6 +94,7 @@ class FakeCall final : public Call {
   }
 
   const grpc::ByteBuffer request_;
+  std::function<void()> on_end_;
   mutable std::atomic<int64_t> polls_{0};
   mutable std::atomic<int64_t> polls_left_{std::numeric_limits<int64_t>::max()};
   mutable Mutex mutex_;

@@ -334,5 +334,18 @@ TEST(NeighbourOverloadTest, SearchesBeyondTheQueueAreRefusedAtOnce) {
                               "overloaded: 1 searches in flight, limit 1 (--max-queued-searches); retry after 100 ms"));
 }
 
+// A caller that sends one search after the other is never overload.
+TEST(NeighbourOverloadTest, ThePlaceIsFreeBeforeTheCallerHears) {
+  Services services(TablesOf(ToyTable()));
+  for (const v1::NearestNeighbourRequest& request : {ByIds({0}, 1, v1::METRIC_DOT), ByIds({0}, 0, v1::METRIC_DOT)}) {
+    const auto call = std::make_shared<FakeCall>(BodyOf(request.SerializeAsString()));
+    int64_t searches_at_end = -1;
+    call->OnEnd([&] { searches_at_end = services.admission.queued_searches(); });
+    services.methods.at("NearestNeighbour").handle(call);
+    EXPECT_EQ(call->status().ok(), request.k() == 1);
+    EXPECT_EQ(searches_at_end, 0);
+  }
+}
+
 }  // namespace
 }  // namespace embedding::testing
