@@ -114,6 +114,7 @@ struct Server::Impl {
   std::optional<PortSockets> sockets;
 
   std::atomic<bool> draining{false};
+  int64_t calls_cut = 0;  // by the end of the drain's time; written and read by the thread that drains
   Mutex mutex;
   CondVar wake;
   bool drained ABSL_GUARDED_BY(mutex) = false;
@@ -247,6 +248,7 @@ void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
   // A caller who goes on is told UNAVAILABLE meanwhile: only those who came before are waited for.
   bool answered = false;
   while (!(answered = rpc->undrained_calls() == 0) && SteadyClock::now() < until) Pause(kDrainPoll);
+  calls_cut = answered ? 0 : rpc->undrained_calls();
   if (answered) {
     Pause(kDrainPoll);  // a thread may be on its way to the socket with the last answer
     while (sockets->EndFlushedConnections() > 0 && SteadyClock::now() < until) Pause(kDrainPoll);
@@ -327,10 +329,12 @@ void Server::Drain() {
     impl.drained = true;
   }
   if (!impl.unix_path.empty()) unlink(impl.unix_path.c_str());
-  Log(LogLevel::kInfo, "drained",
+  // A call that was cut ended without an answer, though its handler did.
+  Log(impl.calls_cut == 0 ? LogLevel::kInfo : LogLevel::kWarning, "drained",
       {{"seconds", SecondsSince(start)},
        {"started", impl.metrics.calls_started()},
-       {"answered", impl.metrics.calls_handled()}});
+       {"answered", impl.metrics.calls_handled() - impl.calls_cut},
+       {"cut", impl.calls_cut}});
 }
 
 std::string Server::grpc_address() const { return impl_->grpc_address; }

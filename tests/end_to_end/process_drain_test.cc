@@ -173,7 +173,8 @@ TEST(DrainTest, ACallLongerThanTheTimeoutIsCut) {
   EXPECT_EQ(server.Wait(), 0);
   const std::string last = server.Lines().back();
   EXPECT_EQ(NumberIn(last, "started"), 1) << last;
-  EXPECT_EQ(NumberIn(last, "answered"), 1) << last;
+  EXPECT_EQ(NumberIn(last, "answered"), 0) << last;
+  EXPECT_EQ(NumberIn(last, "cut"), 1) << last;
 }
 
 // One frame of HTTP/2.
