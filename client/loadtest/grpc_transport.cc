@@ -28,6 +28,8 @@ gpr_timespec ToTimespec(int64_t time_ns) {
 struct GrpcTransport::Impl {
   struct Call {
     uint64_t number = 0;
+    bool prepared = false;   // the sender's: and not started yet
+    bool abandoned = false;  // started only to end
     std::unique_ptr<grpc::ClientContext> context;
     std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
     grpc::ByteBuffer answer;
@@ -62,7 +64,6 @@ GrpcTransport::GrpcTransport(std::shared_ptr<grpc::Channel> channel, const Workl
 GrpcTransport::~GrpcTransport() {
   // A queue must be shut down and empty before it goes.
   FinishSending();
-  impl_->calls.clear();
   void* tag;
   bool ok;
   while (impl_->queue.Next(&tag, &ok)) {
@@ -80,6 +81,7 @@ void GrpcTransport::Prepare(uint32_t slot, uint64_t number, int64_t not_before_n
   impl.bytes_sent += static_cast<int64_t>(size);
 
   call.number = number;
+  call.prepared = true;
   call.reader.reset();
   call.answer.Clear();
   call.context = std::make_unique<grpc::ClientContext>();
@@ -89,12 +91,22 @@ void GrpcTransport::Prepare(uint32_t slot, uint64_t number, int64_t not_before_n
 
 void GrpcTransport::Start(uint32_t slot) {
   Impl::Call& call = impl_->calls[slot];
+  call.prepared = false;
   call.reader->StartCall();
   call.reader->Finish(&call.answer, &call.status, reinterpret_cast<void*>(static_cast<uintptr_t>(slot)));
 }
 
 void GrpcTransport::FinishSending() {
   if (std::exchange(impl_->finished, true)) return;
+  // The library frees the request of a prepared call only when the call ends, so those that are not wanted any more end
+  // cancelled; nothing of them reaches the wire.
+  for (size_t slot = 0; slot < impl_->calls.size(); ++slot) {
+    Impl::Call& call = impl_->calls[slot];
+    if (!call.prepared) continue;
+    call.abandoned = true;
+    call.context->TryCancel();
+    Start(static_cast<uint32_t>(slot));
+  }
   impl_->queue.Shutdown();
 }
 
@@ -104,16 +116,18 @@ Transport::NextResult GrpcTransport::Next(int64_t until_ns, CallDone* done) {
   bool ok = false;
   const gpr_timespec until =
       until_ns == kForever ? gpr_inf_future(GPR_CLOCK_MONOTONIC) : ToTimespec(std::max<int64_t>(until_ns, 0));
-  switch (impl.queue.AsyncNext(&tag, &ok, until)) {
-    case grpc::CompletionQueue::SHUTDOWN:
-      return NextResult::kClosed;
-    case grpc::CompletionQueue::TIMEOUT:
-      return NextResult::kTimeout;
-    case grpc::CompletionQueue::GOT_EVENT:
-      break;
-  }
+  do {
+    switch (impl.queue.AsyncNext(&tag, &ok, until)) {
+      case grpc::CompletionQueue::SHUTDOWN:
+        return NextResult::kClosed;
+      case grpc::CompletionQueue::TIMEOUT:
+        return NextResult::kTimeout;
+      case grpc::CompletionQueue::GOT_EVENT:
+        break;
+    }
+    done->slot = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tag));
+  } while (impl.calls[done->slot].abandoned);
   done->done_ns = impl.clock.NowNs();
-  done->slot = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(tag));
   Impl::Call& call = impl.calls[done->slot];
   done->code = static_cast<int>(call.status.error_code());
   done->message = call.status.error_message();
