@@ -239,7 +239,7 @@ TEST(DrainTest, APeerThatDoesNotReadIsCutAtTheTimeout) {
   ASSERT_TRUE(server.AwaitMetric(kLookupsAnswered, 10));
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0);
-  EXPECT_THAT(server.Lines().back(), HasSubstr(" info drained "));
+  EXPECT_THAT(server.Lines().back(), HasSubstr(" drained "));
   close(fd);
 }
 
