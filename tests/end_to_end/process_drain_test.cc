@@ -75,7 +75,7 @@ int64_t NumberIn(const std::string& line, const std::string& name) {
 
 // A table and a search on it that takes seconds.
 std::string ZeroTable(const ScratchFolder& folder) {
-  return absl::StrCat("zeros=", folder.SparseFile("zeros", 262144 * 64 * 4), ",format=raw,dtype=F32,dim=64");
+  return absl::StrCat("zeros=", folder.SparseFile("zeros", int64_t{262144} * 64 * 4), ",format=raw,dtype=F32,dim=64");
 }
 
 v1::NearestNeighbourRequest SearchOf(int queries) {
@@ -104,6 +104,7 @@ TEST_P(SignalTest, UnderLoadEveryStartedCallIsAnsweredAndOthersSeeUnavailable) {
   std::vector<std::map<int, int>> codes(kCallers);  // of each caller
   std::atomic<int> answered{0};
   std::vector<std::thread> callers;
+  callers.reserve(kCallers);
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&, i] {
       const auto stub = v1::EmbeddingService::NewStub(Connect(address));
