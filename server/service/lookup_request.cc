@@ -1,6 +1,7 @@
 #include "server/service/lookup_request.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@ namespace {
 // Field numbers, from the generated code.
 using Ids = v1::IdList;
 using Keys = v1::KeyList;
+using PoolingMessage = v1::Pooling;
 using Request = v1::LookupRequest;
 using Selector = v1::RowSelector;
 using Spec = v1::TableSpec;
@@ -33,6 +35,14 @@ class Parser {
           return SubMessage(reader, [&](absl::string_view sub) { return ParseTable(sub); });
         case BytesTag(Request::kRowsFieldNumber):
           return SubMessage(reader, [&](absl::string_view sub) { return ParseRows(sub); });
+        case BytesTag(Request::kPoolingFieldNumber):
+          return SubMessage(reader, [&](absl::string_view sub) { return ParsePooling(sub); });
+        case VarintTag(Request::kMissingFieldNumber):
+          return Number(reader, &request_.missing);
+        case VarintTag(Request::kNormalizeFieldNumber):
+          return Number(reader, &request_.normalize);
+        case VarintTag(Request::kDimensionsFieldNumber):
+          return Number(reader, &request_.dimensions);
         case VarintTag(Request::kOutputDtypeFieldNumber):
           return Number(reader, &request_.output_dtype);
         case VarintTag(Request::kEncodingFieldNumber):
@@ -55,7 +65,7 @@ class Parser {
     return reader.ReadBytes(&sub) && parse(sub) ? Field::kKnown : Field::kMalformed;
   }
 
-  // Integers keep their low bits, as in protobuf.
+  // Integers keep their low bits and bools are true for all but 0, as in protobuf.
   template <typename Int>
   static Field Number(WireReader& reader, Int* to) {
     uint64_t value = 0;
@@ -93,6 +103,31 @@ class Parser {
           return Member(Kind::kKeys, reader, [&](absl::string_view sub) { return ParseKeys(sub); });
         case BytesTag(Selector::kIdTensorFieldNumber):
           return Member(Kind::kIdTensor, reader, [&](absl::string_view sub) { return ParseTensor(sub); });
+        default:
+          return Field::kUnknown;
+      }
+    });
+  }
+
+  bool ParsePooling(absl::string_view message) {
+    if (!request_.pooling) request_.pooling.emplace();
+    PoolingFields& pooling = *request_.pooling;
+    return WalkFields(message, kMaxDepth - 1, [&](uint32_t tag, WireReader& reader) {
+      switch (tag) {
+        case VarintTag(PoolingMessage::kModeFieldNumber):
+          return Number(reader, &pooling.mode);
+        case BytesTag(PoolingMessage::kOffsetsFieldNumber):
+          return PackedOffsets(pooling, reader);
+        case VarintTag(PoolingMessage::kOffsetsFieldNumber):
+          return OneInt64(reader, [&](int64_t offset) { AddOffset(pooling, offset); });
+        case VarintTag(PoolingMessage::kIncludeLastOffsetFieldNumber):
+          return Number(reader, &pooling.include_last_offset);
+        case BytesTag(PoolingMessage::kWeightsFieldNumber):
+          return PackedWeights(pooling, reader);
+        case Fixed32Tag(PoolingMessage::kWeightsFieldNumber):
+          return OneWeight(pooling, reader) ? Field::kKnown : Field::kMalformed;
+        case VarintTag(PoolingMessage::kPaddingIdFieldNumber):
+          return OneInt64(reader, [&](int64_t id) { pooling.padding_id = id; });
         default:
           return Field::kUnknown;
       }
@@ -174,15 +209,56 @@ class Parser {
   Field PackedIds(WireReader& reader) {
     absl::string_view packed;
     if (!reader.ReadBytes(&packed)) return Field::kMalformed;
-    // As many ids as bytes that end one, at most: an allocation that the request has paid for.
-    const auto ends = std::count_if(packed.begin(), packed.end(), [](char c) { return (c & 0x80) == 0; });
-    rows_.ids.reserve(rows_.ids.size() + static_cast<size_t>(std::clamp<int64_t>(keep_ - rows_.count, 0, ends)));
+    Reserve(rows_.ids, CountOfVarints(packed), keep_ - rows_.count);
     return ForEachPacked(packed, [&](int64_t id) { AddId(id); }) ? Field::kKnown : Field::kMalformed;
   }
 
   void AddId(int64_t id) {
     if (rows_.count < keep_) rows_.ids.push_back(id);
     ++rows_.count;
+  }
+
+  Field PackedOffsets(PoolingFields& pooling, WireReader& reader) {
+    absl::string_view packed;
+    if (!reader.ReadBytes(&packed)) return Field::kMalformed;
+    Reserve(pooling.offsets, CountOfVarints(packed), KeptOffsets() - pooling.num_offsets);
+    return ForEachPacked(packed, [&](int64_t offset) { AddOffset(pooling, offset); }) ? Field::kKnown
+                                                                                      : Field::kMalformed;
+  }
+
+  void AddOffset(PoolingFields& pooling, int64_t offset) const {
+    if (pooling.num_offsets < KeptOffsets()) pooling.offsets.push_back(offset);
+    ++pooling.num_offsets;
+  }
+
+  int64_t KeptOffsets() const { return keep_ == std::numeric_limits<int64_t>::max() ? keep_ : keep_ + 1; }
+
+  Field PackedWeights(PoolingFields& pooling, WireReader& reader) const {
+    absl::string_view packed;
+    if (!reader.ReadBytes(&packed) || packed.size() % sizeof(float) != 0) return Field::kMalformed;
+    Reserve(pooling.weights, static_cast<int64_t>(packed.size() / sizeof(float)), keep_ - pooling.num_weights);
+    WireReader values(packed);
+    while (!values.done()) OneWeight(pooling, values);
+    return Field::kKnown;
+  }
+
+  bool OneWeight(PoolingFields& pooling, WireReader& reader) const {
+    uint32_t bits = 0;
+    if (!reader.ReadFixed32(&bits)) return false;
+    if (pooling.num_weights < keep_) pooling.weights.push_back(std::bit_cast<float>(bits));
+    ++pooling.num_weights;
+    return true;
+  }
+
+  // As many as bytes that end one, at most.
+  static int64_t CountOfVarints(absl::string_view packed) {
+    return std::count_if(packed.begin(), packed.end(), [](char c) { return (c & 0x80) == 0; });
+  }
+
+  // Room for `more` elements, but not for those that are not kept: an allocation that the request has paid for.
+  template <typename T>
+  static void Reserve(std::vector<T>& list, int64_t more, int64_t kept) {
+    list.reserve(list.size() + static_cast<size_t>(std::clamp<int64_t>(kept, 0, more)));
   }
 
   template <typename Add>

@@ -58,7 +58,16 @@ class WireReader {
     return true;
   }
 
-  // Fixed32 and fixed64 values are only stepped over: no field here is read as a number of these types.
+  // Four bytes, little-endian, as in float fields.
+  bool ReadFixed32(uint32_t* value) {
+    if (sizeof(*value) > remaining()) return false;
+    *value = 0;
+    for (int i = 0; i < 4; ++i) *value |= static_cast<uint32_t>(static_cast<uint8_t>(at_[i])) << (8 * i);
+    at_ += sizeof(*value);
+    return true;
+  }
+
+  // Steps over a fixed32 or fixed64 value.
   bool SkipFixed(size_t size) {
     if (size > remaining()) return false;
     at_ += size;

@@ -20,5 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool accepted = embedding::ParseLookupRequest(bytes, &all).ok();
   if (embedding::ParseLookupRequest(bytes, &some, 1).ok() != accepted || all.rows.count != some.rows.count)
     std::abort();
+  if (all.pooling.has_value() != some.pooling.has_value()) std::abort();
+  if (all.pooling &&
+      (all.pooling->num_offsets != some.pooling->num_offsets || all.pooling->num_weights != some.pooling->num_weights ||
+       some.pooling->offsets.size() > 2 || some.pooling->weights.size() > 1)) {
+    std::abort();
+  }
   return 0;
 }

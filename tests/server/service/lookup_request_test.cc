@@ -37,6 +37,8 @@ struct Case {
 
 std::string Ids(const std::string& list) { return Message(2, Message(1, list)); }
 
+std::string Pooling(const std::string& fields) { return Message(3, fields); }
+
 std::vector<Case> Cases() {
   const std::string packed = Message(1, "\x01\x02\x03");
   return {
@@ -97,6 +99,28 @@ std::vector<Case> Cases() {
       {"TensorDataThatIsNotUtf8", Message(2, Message(3, Message(3, "\xff\xff"))), true},
       {"TensorValues", Message(2, Message(3, Message(4, "12345678") + Tag(4, 5) + "1234")), true},
       {"TensorValuesOfFiveBytes", Message(2, Message(3, Message(4, "12345"))), false},
+      {"EmptyPooling", Pooling(""), true},
+      {"Pooling",
+       Pooling(Tag(1, 0) + Varint(2) + Message(2, std::string("\x00\x02", 2)) + Tag(3, 0) + Varint(1) +
+               Message(4, std::string("\x00\x00\x80\x3f", 4)) + Tag(5, 0) + Varint(0)),
+       true},
+      {"PoolingMerges", Pooling(Tag(1, 0) + Varint(2)) + Pooling(Message(2, "\x03") + Tag(5, 0) + Varint(9)), true},
+      {"PoolingScalarsOfBothWin", Pooling(Tag(1, 0) + Varint(2)) + Pooling(Tag(1, 0) + Varint(1)), true},
+      {"UnpackedOffsets", Pooling(Tag(2, 0) + Varint(0) + Message(2, "\x01\x02") + Tag(2, 0) + Varint(3)), true},
+      {"OffsetsCutShort", Pooling(Message(2, "\x80")), false},
+      {"UnpackedWeights", Pooling(Tag(4, 5) + "1234" + Message(4, "12345678") + Tag(4, 5) + "abcd"), true},
+      {"WeightThatIsNan", Pooling(Message(4, std::string("\x01\x00\xc0\xff", 4))), true},
+      {"WeightsOfFiveBytes", Pooling(Message(4, "12345")), false},
+      {"WeightCutShort", Pooling(Tag(4, 5) + "123"), false},
+      {"WeightsAsFixed64", Pooling(Tag(4, 1) + "12345678"), true},
+      {"PaddingOfMinusOne", Pooling(Tag(5, 0) + Varint(~uint64_t{0})), true},
+      {"BoolOfAHighBit", Pooling(Tag(3, 0) + Varint(uint64_t{1} << 40)) + Tag(5, 0) + Varint(uint64_t{1} << 63), true},
+      {"BoolSetBack", Tag(5, 0) + Varint(1) + Tag(5, 0) + Varint(0), true},
+      {"NinetyNineGroupsInPooling", Pooling(Groups(9, 99)), true},
+      {"HundredGroupsInPooling", Pooling(Groups(9, 100)), false},
+      {"MissingNormalizeDimensions",
+       Tag(4, 0) + Varint(3) + Tag(5, 0) + Varint(1) + Tag(6, 0) + Varint(~uint64_t{0}) + Tag(6, 0) + Varint(64), true},
+      {"MissingAsBytes", Message(4, "\x01"), true},
       {"ShapeOfTwelve", Ids(packed + Message(2, std::string(12, '\x01'))), true},
   };
 }
@@ -155,6 +179,23 @@ TEST(LookupRequestKeepTest, CountsWhatItDoesNotKeep) {
   EXPECT_EQ(parsed.rows.count, 1000);
   EXPECT_EQ(parsed.rows.ids, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_LE(parsed.rows.ids.capacity(), 10u);
+}
+
+TEST(LookupRequestKeepTest, CountsOffsetsAndWeightsThatItDoesNotKeep) {
+  v1::LookupRequest request;
+  for (int i = 0; i < 1000; ++i) {
+    request.mutable_pooling()->add_offsets(i);
+    request.mutable_pooling()->add_weights(0.5f);
+  }
+  LookupRequest parsed;
+  ASSERT_TRUE(ParseLookupRequest(request.SerializeAsString(), &parsed, 3).ok());
+  ASSERT_TRUE(parsed.pooling.has_value());
+  EXPECT_EQ(parsed.pooling->num_offsets, 1000);
+  EXPECT_EQ(parsed.pooling->offsets, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_LE(parsed.pooling->offsets.capacity(), 4u);
+  EXPECT_EQ(parsed.pooling->num_weights, 1000);
+  EXPECT_EQ(parsed.pooling->weights, (std::vector<float>{0.5f, 0.5f, 0.5f}));
+  EXPECT_LE(parsed.pooling->weights.capacity(), 3u);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,25 @@
 #include "server/service/lookup_request.h"
 
 namespace embedding::testing {
+
+// Of two Poolings, where both differ, or empty.
+inline std::string PoolingDifference(const std::optional<PoolingFields>& ours, const v1::LookupRequest& request) {
+  if (ours.has_value() != request.has_pooling()) return "pooling is set";
+  if (!ours) return {};
+  const v1::Pooling& theirs = request.pooling();
+  if (ours->mode != theirs.mode()) return "pooling.mode";
+  if (ours->include_last_offset != theirs.include_last_offset()) return "pooling.include_last_offset";
+  if (ours->padding_id.has_value() != theirs.has_padding_id()) return "pooling.padding_id is set";
+  if (ours->padding_id.value_or(0) != theirs.padding_id()) return "pooling.padding_id";
+  if (ours->num_offsets != theirs.offsets_size()) return "count of pooling.offsets";
+  if (ours->offsets != std::vector<int64_t>(theirs.offsets().begin(), theirs.offsets().end())) return "pooling.offsets";
+  if (ours->num_weights != theirs.weights_size()) return "count of pooling.weights";
+  // Bit by bit, as any bytes may come and NaN equals nothing.
+  const auto same_bits = [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); };
+  const bool same_weights = std::equal(ours->weights.begin(), ours->weights.end(), theirs.weights().begin(),
+                                       theirs.weights().end(), same_bits);
+  return same_weights ? "" : "pooling.weights";
+}
 
 // Where both differ, or empty: whether they accept, and every field's content.
 inline std::string DifferenceFromProtobuf(absl::string_view bytes) {
@@ -20,6 +41,10 @@ inline std::string DifferenceFromProtobuf(absl::string_view bytes) {
   if (!accepted) return {};
   if (ours.table_name != theirs.table().name()) return "table.name";
   if (ours.table_version != theirs.table().version()) return "table.version";
+  if (std::string pooling = PoolingDifference(ours.pooling, theirs); !pooling.empty()) return pooling;
+  if (ours.missing != theirs.missing()) return "missing";
+  if (ours.normalize != theirs.normalize()) return "normalize";
+  if (ours.dimensions != theirs.dimensions()) return "dimensions";
   if (ours.output_dtype != theirs.output_dtype()) return "output_dtype";
   if (ours.encoding != theirs.encoding()) return "encoding";
   const RowSelection& rows = ours.rows;
