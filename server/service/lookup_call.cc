@@ -97,7 +97,7 @@ class LookupCall {
     layout_.shape.push_back(table.dim());
     if (absl::Status status = CheckAnswer(); !status.ok()) return status;
     int64_t missing = 0;
-    const absl::Status status = ResolveRows(request_.rows, table, "", &missing);
+    const absl::Status status = ResolveRows(request_.rows, table, "", v1::MISSING_POLICY_ERROR, &missing);
     if (status.ok() || missing != 0) {
       context_.metrics->OnRows(Rpc::kLookup, request_.rows.count - missing, missing);
     }

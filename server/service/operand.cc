@@ -133,7 +133,9 @@ absl::Status Operand::Resolve(const EmbeddingTable& table) {
     }
     return absl::OkStatus();
   }
-  if (absl::Status status = ResolveRows(rows_, table, prefix_, &missing_); !status.ok()) return status;
+  if (absl::Status status = ResolveRows(rows_, table, prefix_, v1::MISSING_POLICY_ERROR, &missing_); !status.ok()) {
+    return status;
+  }
   if (!table.non_finite_rows().empty()) {
     for (int64_t i = 0; i < count_; ++i) {
       const int64_t id = rows_.ids[static_cast<size_t>(i)];

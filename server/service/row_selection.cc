@@ -144,7 +144,9 @@ absl::Status KeysNotFound(const RowSelection& rows, const EmbeddingTable& table,
       {"KEY_NOT_FOUND", {{"table", table.name()}, {"positions", positions}, {"total", absl::StrCat(total)}}, {}});
 }
 
-absl::Status ResolveKeys(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix, int64_t* missing) {
+// mark: what is missing is marked, not refused. num_missing: as in ResolveRows, never null.
+absl::Status ResolveKeys(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix, bool mark,
+                         int64_t* num_missing) {
   const Vocabulary* vocabulary = table.vocabulary();
   if (vocabulary == nullptr) return NoKeys(table);
   rows.ids.resize(rows.keys.size());
@@ -156,10 +158,15 @@ absl::Status ResolveKeys(RowSelection& rows, const EmbeddingTable& table, absl::
       continue;
     }
     ++total;
+    if (mark) {
+      rows.ids[i] = kMissingId;
+      rows.missing.push_back(static_cast<int64_t>(i));
+      continue;
+    }
     if (listed.size() < kListedPositions) listed.push_back(static_cast<int64_t>(i));
   }
-  if (total == 0) return absl::OkStatus();
-  if (missing != nullptr) *missing = total;
+  *num_missing = total;
+  if (total == 0 || mark) return absl::OkStatus();
   return KeysNotFound(rows, table, prefix, listed, total);
 }
 
@@ -250,21 +257,49 @@ absl::Status CheckRows(RowSelection& rows, const RequestLimits& limits, ShapeRul
   return absl::OkStatus();
 }
 
-absl::Status ResolveRows(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix, int64_t* missing) {
-  if (missing != nullptr) *missing = 0;
-  if (rows.kind == Kind::kKeys) return ResolveKeys(rows, table, prefix, missing);
+absl::Status CheckMissing(int32_t policy, std::initializer_list<v1::MissingPolicy> allowed, absl::string_view path) {
+  if (policy == v1::MISSING_POLICY_UNSPECIFIED) return absl::OkStatus();
+  std::string names;
+  for (const v1::MissingPolicy one : allowed) {
+    if (policy == one) return absl::OkStatus();
+    absl::StrAppend(&names, names.empty() ? "" : ", ", v1::MissingPolicy_Name(one), " (", static_cast<int>(one), ")");
+  }
+  const std::string given =
+      v1::MissingPolicy_IsValid(policy)
+          ? absl::StrCat(v1::MissingPolicy_Name(static_cast<v1::MissingPolicy>(policy)), " (", policy, ")")
+          : absl::StrCat(policy);
+  return InvalidField(path, absl::StrCat(path, "=", given, ", allowed: ", names));
+}
+
+absl::Status ResolveRows(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix,
+                         v1::MissingPolicy policy, int64_t* num_missing) {
+  int64_t ignored = 0;
+  if (num_missing == nullptr) num_missing = &ignored;
+  *num_missing = 0;
+  const bool mark = policy != v1::MISSING_POLICY_UNSPECIFIED && policy != v1::MISSING_POLICY_ERROR;
+  rows.missing.clear();
+  if (rows.kind == Kind::kKeys) return ResolveKeys(rows, table, prefix, mark, num_missing);
   // One comparison finds both kinds of wrong ids: as unsigned numbers, negative ones are larger than every count of
   // rows.
   const auto num_rows = static_cast<uint64_t>(table.num_rows());
   bool wrong = false;
   for (const int64_t id : rows.ids) wrong |= static_cast<uint64_t>(id) >= num_rows;
   if (!wrong) return absl::OkStatus();
-  const auto is_wrong = [&](int64_t id) { return static_cast<uint64_t>(id) >= num_rows; };
+  const auto is_wrong = [&](int64_t id) { return id < 0 || (!mark && id >= table.num_rows()); };
   const auto first = std::find_if(rows.ids.begin(), rows.ids.end(), is_wrong);
-  if (missing != nullptr && *first >= 0) {
-    *missing = std::count_if(first, rows.ids.end(), [&](int64_t id) { return id >= table.num_rows(); });
+  if (first != rows.ids.end()) {
+    if (*first >= 0) {
+      *num_missing = std::count_if(first, rows.ids.end(), [&](int64_t id) { return id >= table.num_rows(); });
+    }
+    return WrongId(rows, table, prefix, first - rows.ids.begin());
   }
-  return WrongId(rows, table, prefix, first - rows.ids.begin());
+  for (size_t i = 0; i < rows.ids.size(); ++i) {
+    if (rows.ids[i] < table.num_rows()) continue;
+    rows.ids[i] = kMissingId;
+    rows.missing.push_back(static_cast<int64_t>(i));
+  }
+  *num_missing = static_cast<int64_t>(rows.missing.size());
+  return absl::OkStatus();
 }
 
 }  // namespace embedding

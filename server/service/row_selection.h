@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,13 @@ struct RowSelection {
   int32_t dtype = 0;                    // kIdTensor, as all below: number of the v1::Dtype
   absl::string_view data;
   int64_t num_values = 0;  // float values, which no id tensor may have
+  // After ResolveRows under a policy that marks: positions of the rows that do not exist, ascending; their ids are
+  // kMissingId. Counts match `ids`, so that nothing shifts.
+  std::vector<int64_t> missing;
 };
+
+// Stands in `ids` for a row that does not exist, where the policy is not to fail.
+inline constexpr int64_t kMissingId = -1;
 
 // Dimensions that a shape may have.
 inline constexpr int64_t kMaxRank = 8;
@@ -45,12 +52,18 @@ enum class ShapeRule : uint8_t { kAnyRank, kOneDimension };
 // INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED), with the field's path.
 absl::Status CheckRows(RowSelection& rows, const RequestLimits& limits, ShapeRule rule, absl::string_view prefix);
 
+// Checks a MissingPolicy as it came: unset (which means MISSING_POLICY_ERROR) or one of those that the rpc names.
+// path: "missing". INVALID_ARGUMENT (INVALID_FIELD): "missing=MISSING_POLICY_SKIP (4), allowed: ...".
+absl::Status CheckMissing(int32_t policy, std::initializer_list<v1::MissingPolicy> allowed, absl::string_view path);
+
 // Turns keys into ids and checks every id against the table, in its own width; after CheckRows.
-// The first wrong element decides: INVALID_ARGUMENT (negative id), OUT_OF_RANGE (ID_OUT_OF_RANGE), NOT_FOUND
-// (KEY_NOT_FOUND), FAILED_PRECONDITION (NO_KEYS). missing (may be null): how many elements named no row of this
-// table, where that is what decides.
+// Unset and MISSING_POLICY_ERROR: the first wrong element decides: INVALID_ARGUMENT (negative id), OUT_OF_RANGE
+// (ID_OUT_OF_RANGE), NOT_FOUND (KEY_NOT_FOUND). Any other policy: a row that does not exist becomes kMissingId in `ids`
+// and its position goes into `missing`; what that means is the caller's; a negative id is the same error as ever.
+// Always FAILED_PRECONDITION (NO_KEYS) for keys of a table without keys.
+// num_missing (may be null): how many elements named no row of this table, where that is what decides or is marked.
 absl::Status ResolveRows(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix,
-                         int64_t* missing = nullptr);
+                         v1::MissingPolicy policy = v1::MISSING_POLICY_ERROR, int64_t* num_missing = nullptr);
 
 // What element `index` is called in messages: "ids[7]", "left.keys[3] \"qx\"".
 std::string ElementName(const RowSelection& rows, absl::string_view prefix, int64_t index);

@@ -1,6 +1,7 @@
 # The handlers of both services, without a transport.
 embedding_test(NAME lookup_test SOURCES lookup_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME lookup_request_test SOURCES lookup_request_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME row_selection_test SOURCES row_selection_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME lookup_property_test SOURCES lookup_property_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME search_service_test SOURCES neighbour_test.cc operand_test.cc similarity_test.cc
   LIBRARIES embedding::service LABELS unit)
