@@ -8,11 +8,11 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/service/answer_buffer.h"
 #include "server/service/method.h"
-#include "server/service/metric_field.h"
 #include "server/service/reply_writer.h"
 #include "server/service/request_body.h"
 #include "server/service/request_errors.h"
 #include "server/service/row_selection.h"
+#include "server/service/table_info.h"
 
 namespace embedding {
 namespace {
@@ -22,28 +22,6 @@ using google::protobuf::util::TimeUtil;
 // Keys that one prefix gives.
 constexpr int32_t kDefaultPrefixLimit = 10;
 constexpr int32_t kMaxPrefixLimit = 10000;
-
-void FillTableInfo(const Snapshot& snapshot, v1::TableInfo* info) {
-  const EmbeddingTable& table = *snapshot.table;
-  info->set_name(snapshot.name);
-  info->set_serving_version(snapshot.version);
-  info->set_rows(table.num_rows());
-  info->set_dim(table.dim());
-  info->set_parameters(table.num_rows() * table.dim());
-  info->set_dtype(WireDtype(table.dtype()));
-  info->set_source_dtype(WireDtype(table.source_dtype()));
-  info->set_bytes(table.size_bytes());
-  info->set_metric(WireMetric(snapshot.default_metric));
-  info->set_has_keys(table.vocabulary() != nullptr);
-  info->set_fingerprint(table.fingerprint());
-  const absl::string_view format = TableFormatName(table.format());
-  info->set_format(format.data(), format.size());
-  info->set_load_seconds(table.load_seconds());
-  const auto loaded_at = std::chrono::duration_cast<std::chrono::nanoseconds>(snapshot.loaded_at.time_since_epoch());
-  *info->mutable_loaded_at() = TimeUtil::NanosecondsToTimestamp(loaded_at.count());
-  info->set_zero_rows(table.zero_rows());
-  info->set_non_finite_rows(static_cast<int64_t>(table.non_finite_rows().size()));
-}
 
 // Answers table RPCs; parse and serialise through protobuf, as speed does not count here.
 class TableService {
@@ -70,16 +48,16 @@ class TableService {
   }
 
   absl::Status ListTables(const v1::ListTablesRequest&, v1::ListTablesResponse* response) const {
-    absl::StatusOr<std::vector<SnapshotPtr>> tables = context_.registry->List();
+    absl::StatusOr<std::vector<TableRecord>> tables = context_.registry->List();
     if (!tables.ok()) return tables.status();
-    for (const SnapshotPtr& snapshot : *tables) FillTableInfo(*snapshot, response->add_tables());
+    for (const TableRecord& record : *tables) FillTableInfo(record, response->add_tables());
     return absl::OkStatus();
   }
 
   absl::Status GetTable(const v1::GetTableRequest& request, v1::GetTableResponse* response) const {
-    absl::StatusOr<SnapshotPtr> snapshot = Acquire(request.table());
-    if (!snapshot.ok()) return snapshot.status();
-    FillTableInfo(**snapshot, response->mutable_table());
+    absl::StatusOr<TableRecord> record = context_.registry->Describe(request.table().name(), request.table().version());
+    if (!record.ok()) return record.status();
+    FillTableInfo(*record, response->mutable_table());
     return absl::OkStatus();
   }
 

@@ -6,7 +6,7 @@ embedding_test(NAME lookup_property_test SOURCES lookup_property_test.cc LIBRARI
 embedding_test(NAME search_service_test SOURCES neighbour_test.cc operand_test.cc similarity_test.cc
   LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME table_service_test SOURCES table_service_test.cc LIBRARIES embedding::service LABELS unit)
-embedding_test(NAME snapshot_test SOURCES snapshot_test.cc LIBRARIES embedding::service LABELS unit tsan)
+embedding_test(NAME snapshot_test SOURCES snapshot_test.cc snapshot_reaper_test.cc LIBRARIES embedding::service LABELS unit tsan)
 embedding_test(NAME admission_test SOURCES admission_test.cc LIBRARIES embedding::service LABELS unit tsan)
 
 embedding_fuzzer(NAME lookup_request_fuzzer SOURCES lookup_request_fuzzer.cc LIBRARIES embedding::service)

@@ -1,6 +1,7 @@
 #include "server/service/snapshot.h"
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,11 +21,12 @@ SnapshotPtr TableNamed(const std::string& name, uint64_t version = 1) {
   return snapshot;
 }
 
-std::string Error(const absl::StatusOr<SnapshotPtr>& result) {
-  if (result.ok()) return "OK";
-  return absl::StatusCodeToString(result.status().code()) + " " + DetailsOf(result.status()).reason + ": " +
-         std::string(result.status().message());
+std::string Error(const absl::Status& status) {
+  if (status.ok()) return "OK";
+  return absl::StatusCodeToString(status.code()) + " " + DetailsOf(status).reason + ": " +
+         std::string(status.message());
 }
+std::string Error(const absl::StatusOr<SnapshotPtr>& result) { return Error(result.status()); }
 
 TEST(TableRegistryTest, EmptyNameIsTheOnlyTable) {
   TableRegistry registry({"words"});
@@ -74,6 +76,122 @@ TEST(TableRegistryTest, VersionsOtherThanTheServedOneAreNotFound) {
   registry.Publish(TableNamed("words", 7));
   EXPECT_EQ(Error(registry.Acquire("words", 7)), "OK");
   EXPECT_EQ(Error(registry.Acquire("", 8)), "NOT_FOUND VERSION_NOT_FOUND: table \"words\" serves version 7, not 8");
+}
+
+// "6 AVAILABLE, 7 FAILED no memory": what Describe tells.
+std::string VersionsOf(const TableRegistry& registry) {
+  const absl::StatusOr<TableRecord> record = registry.Describe("words", 0);
+  if (!record.ok()) return Error(record.status());
+  static constexpr const char* kStates[] = {"LOADING", "AVAILABLE", "DRAINING", "FAILED"};
+  std::string text;
+  for (const VersionInfo& known : record->versions) {
+    if (!text.empty()) text += ", ";
+    text += std::to_string(known.version) + " " + kStates[static_cast<size_t>(known.state)];
+    if (!known.reason.empty()) text += " " + known.reason;
+  }
+  return text + "; serves " + std::to_string(record->serving_version);
+}
+
+TEST(TableRegistryTest, VersionsThatAreKeptAnswerWhoAsksForThem) {
+  TableRegistry registry({"words"}, /*keep_versions=*/2);
+  for (uint64_t version = 1; version <= 3; ++version) registry.Publish(TableNamed("words", version));
+  EXPECT_EQ((*registry.Acquire("words", 0))->version, 3u);
+  EXPECT_EQ((*registry.Acquire("words", 2))->version, 2u);
+  EXPECT_EQ(Error(registry.Acquire("words", 1)),
+            "NOT_FOUND VERSION_NOT_FOUND: table \"words\" serves version 3, not 1; in memory: 2, 3");
+  EXPECT_EQ(VersionsOf(registry), "2 AVAILABLE, 3 AVAILABLE; serves 3");
+}
+
+TEST(TableRegistryTest, OneVersionIsKeptWhereOneIsAskedFor) {
+  TableRegistry registry({"words"}, /*keep_versions=*/1);
+  for (uint64_t version = 1; version <= 2; ++version) registry.Publish(TableNamed("words", version));
+  EXPECT_EQ(VersionsOf(registry), "2 AVAILABLE; serves 2");
+}
+
+TEST(TableRegistryTest, DroppedVersionsDrainWhileACallUsesThem) {
+  TableRegistry registry({"words"}, /*keep_versions=*/1);
+  registry.Publish(TableNamed("words", 1));
+  SnapshotPtr call = *registry.Acquire("words", 0);
+  registry.Publish(TableNamed("words", 2));
+  EXPECT_EQ(VersionsOf(registry), "1 DRAINING, 2 AVAILABLE; serves 2");
+  EXPECT_EQ(call->table->num_rows(), 1);
+  call.reset();
+  EXPECT_EQ(VersionsOf(registry), "2 AVAILABLE; serves 2");
+}
+
+TEST(TableRegistryTest, RollBackServesAVersionInMemory) {
+  TableRegistry registry({"words"}, /*keep_versions=*/2);
+  for (uint64_t version = 1; version <= 3; ++version) registry.Publish(TableNamed("words", version));
+  EXPECT_EQ((*registry.SetServing("words", 2))->version, 2u);
+  EXPECT_EQ(VersionsOf(registry), "2 AVAILABLE, 3 AVAILABLE; serves 2");
+  EXPECT_EQ(Error(registry.SetServing("words", 1)),
+            "NOT_FOUND VERSION_NOT_FOUND: table \"words\" serves version 2, not 1; in memory: 2, 3");
+  EXPECT_EQ(Error(registry.SetServing("items", 1)),
+            "NOT_FOUND TABLE_NOT_FOUND: table \"items\" does not exist; tables: \"words\"");
+}
+
+// Who rolled back found version 3 wanting: it is version 2 that is worth keeping beside the new one.
+TEST(TableRegistryTest, AfterARollBackTheVersionThatServedIsKept) {
+  TableRegistry registry({"words"}, /*keep_versions=*/2);
+  for (uint64_t version = 1; version <= 3; ++version) registry.Publish(TableNamed("words", version));
+  ASSERT_TRUE(registry.SetServing("words", 2).ok());
+  registry.Publish(TableNamed("words", 4));
+  EXPECT_EQ(VersionsOf(registry), "2 AVAILABLE, 4 AVAILABLE; serves 4");
+}
+
+TEST(TableRegistryTest, ASnapshotTakesThePlaceOfOneWithItsVersion) {
+  TableRegistry registry({"words"});
+  registry.Publish(TableNamed("words", 7));
+  const SnapshotPtr replacement = TableNamed("words", 7);
+  registry.Publish(replacement);
+  EXPECT_EQ(*registry.Acquire("words", 7), replacement);
+  EXPECT_EQ(VersionsOf(registry), "7 AVAILABLE; serves 7");
+}
+
+TEST(TableRegistryTest, OnlyVersionsThatDoNotServeCanBeDropped) {
+  TableRegistry registry({"words"});
+  for (uint64_t version = 1; version <= 2; ++version) registry.Publish(TableNamed("words", version));
+  EXPECT_EQ(Error(registry.Drop("words", 2)),
+            "FAILED_PRECONDITION VERSION_SERVING: version 2 of table \"words\" is the serving one: serve another "
+            "first, or unload the whole table with version 0");
+  EXPECT_EQ(registry.Idle().size(), 1u);
+  EXPECT_EQ(registry.Drop("words", 1), absl::OkStatus());
+  EXPECT_EQ(registry.Idle().size(), 0u);
+  EXPECT_EQ(Error(registry.Drop("words", 1)), "NOT_FOUND VERSION_NOT_FOUND: table \"words\" serves version 2, not 1");
+  EXPECT_EQ(Error(registry.Drop("items", 1)),
+            "NOT_FOUND TABLE_NOT_FOUND: table \"items\" does not exist; tables: \"words\"");
+}
+
+TEST(TableRegistryTest, NewNamesAppearAndRemovedOnesAreGone) {
+  TableRegistry registry({"words"});
+  registry.Publish(TableNamed("words"));
+  registry.Publish(TableNamed("items"));
+  EXPECT_TRUE(registry.all_loaded());
+  EXPECT_EQ(Error(registry.Acquire("", 0)),
+            "INVALID_ARGUMENT INVALID_FIELD: table.name is empty, must name one of the 2 tables: \"words\", \"items\"");
+  EXPECT_EQ(registry.Remove("words"), absl::OkStatus());
+  EXPECT_EQ((*registry.Acquire("", 0))->name, "items");
+  EXPECT_EQ(Error(registry.Acquire("words", 0)),
+            "NOT_FOUND TABLE_NOT_FOUND: table \"words\" does not exist; tables: \"items\"");
+  EXPECT_EQ(registry.List()->size(), 1u);
+  EXPECT_EQ(registry.Remove("items"), absl::OkStatus());
+  EXPECT_EQ(Error(registry.Acquire("", 0)), "NOT_FOUND TABLE_NOT_FOUND: no table is served");
+  EXPECT_EQ(Error(registry.Remove("items")), "NOT_FOUND TABLE_NOT_FOUND: no table is served");
+  EXPECT_EQ(registry.List()->size(), 0u);
+}
+
+TEST(TableRegistryTest, ToldLoadsAndRefusalsStandBesideTheVersionsInMemory) {
+  TableRegistry registry({"words"});
+  registry.SetLoading("words", 1);  // not loaded yet: nothing to stand beside
+  registry.Publish(TableNamed("words", 1));
+  EXPECT_EQ(VersionsOf(registry), "1 AVAILABLE; serves 1");
+  registry.SetLoading("words", 2);
+  EXPECT_EQ(VersionsOf(registry), "1 AVAILABLE, 2 LOADING; serves 1");
+  registry.SetLoading("words", std::nullopt);
+  registry.SetFailed("words", VersionInfo{2, VersionState::kFailed, "bad"});
+  EXPECT_EQ(VersionsOf(registry), "1 AVAILABLE, 2 FAILED bad; serves 1");
+  registry.SetFailed("words", std::nullopt);
+  EXPECT_EQ(VersionsOf(registry), "1 AVAILABLE; serves 1");
 }
 
 TEST(TableRegistryTest, ShutdownEndsEveryAcquire) {

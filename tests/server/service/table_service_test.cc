@@ -72,6 +72,29 @@ TEST(GetTableTest, TellsWhatTheTableIs) {
   EXPECT_EQ(info.non_finite_rows(), 1);
 }
 
+TEST(GetTableTest, TellsTheVersionsInMemory) {
+  Services services(TablesOf(ToyTable()));
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->name = "toy";
+  snapshot->version = 2;
+  snapshot->table = CountingTable("toy", 5, 3);
+  services.registry.Publish(std::move(snapshot));
+  services.registry.SetFailed("toy", VersionInfo{3, VersionState::kFailed, "toy.npy: it is empty"});
+  v1::GetTableRequest request;
+  v1::GetTableResponse response;
+  for (const uint64_t pinned : {0, 1}) {
+    request.mutable_table()->set_version(pinned);
+    ASSERT_EQ(services.Call("GetTable", request, &response), absl::OkStatus());
+    EXPECT_EQ(response.table().rows(), pinned == 1 ? 4 : 5);
+    EXPECT_EQ(response.table().serving_version(), 2u);
+    ASSERT_EQ(response.table().versions_size(), 3);
+    EXPECT_EQ(response.table().versions(0).version(), 1u);
+    EXPECT_EQ(response.table().versions(0).state(), v1::TABLE_STATE_AVAILABLE);
+    EXPECT_EQ(response.table().versions(2).state(), v1::TABLE_STATE_FAILED);
+    EXPECT_EQ(response.table().versions(2).reason(), "toy.npy: it is empty");
+  }
+}
+
 TEST(GetTableTest, TellsAsFingerprintAndVersionWhatAnswersCarry) {
   Services services(TablesOf(ToyTable()));
   v1::GetTableResponse table;
