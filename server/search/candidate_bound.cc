@@ -53,6 +53,7 @@ std::optional<CandidateBound> CandidateBound::Of(Metric metric, VectorView query
   // The factor covers the double arithmetic of e itself.
   bound.e_ = std::sqrt(error_squares) * (1 + 0x1p-30);
   const double scaled_length = length * scale;
+  bound.scale_ = metric == Metric::kCosine ? scaled_length : scale;
   bound.margin_ = (1 + 0x1p-20) * (Gamma(d) * (scaled_length + bound.e_) + bound.e_ +
                                    scaled_length * (0x1p-21 + (d + 8) * 0x1p-51) + 0x1p-28);
   bound.g_ = Gamma(d + 2);
@@ -99,6 +100,14 @@ CandidateBound::Cut CandidateBound::CutFor(float tau) const {
   const double reach = (std::max(0.0, -double{tau}) + 0x1p-149) / (1 - 0x1p-22) + e_;
   const double largest = (reach * reach * (1 + g_) + underflow_) * (1 + 0x1p-40);
   return {-RoundUp(largest), 0};
+}
+
+float CandidateBound::TauOf(float threshold) const {
+  const double exact = metric_ == Metric::kEuclidean ? -double{threshold} : scale_ * double{threshold};
+  // F is known within (d + 8) 2^-52 of itself; 2^t is exact.
+  const double tau = exact - 0x1p-30 * std::abs(exact);
+  if (tau < -double{std::numeric_limits<float>::max()}) return -kInfinity;
+  return RoundDown(std::min(tau, double{std::numeric_limits<float>::max()}));
 }
 
 }  // namespace embedding

@@ -61,9 +61,14 @@ class CandidateBound {
   };
   Cut CutFor(float tau) const;
 
+  // A tau that rules out no row whose canonical score reaches the threshold (finite): the closeness of the threshold
+  // itself, rounded down; -infinity where it lies below every closeness.
+  float TauOf(float threshold) const;
+
  private:
   Metric metric_ = Metric::kCosine;
   std::vector<float> query_;
+  double scale_ = 1;      // closeness = scale * s for dot and cosine: 2^t; F
   double margin_ = 0;     // m
   double g_ = 0;          // euclidean: g for d + 2
   double e_ = 0;          // e

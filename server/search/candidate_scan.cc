@@ -35,24 +35,23 @@ void RaiseTo(std::atomic<float>& shared, float value) {
 
 }  // namespace
 
-CandidateScan::CandidateScan(const EmbeddingTable& table, const RowNorms& norms, Metric metric, int64_t k,
-                             std::vector<Query> queries, int num_lanes, StopPoll& stop)
+CandidateScan::CandidateScan(const EmbeddingTable& table, const RowNorms& norms, const EligibleRows& eligible,
+                             Metric metric, int64_t k, std::vector<Query> queries, int num_lanes, StopPoll& stop)
     : table_(table),
       norms_(norms),
+      eligible_(eligible),
       metric_(metric),
       queries_(std::move(queries)),
       stop_(stop),
-      blocks_(table.num_rows(), BlockRows(table, queries_.size())),
+      blocks_(eligible.begin(), eligible.end(), BlockRows(table, queries_.size())),
       tau_(queries_.size()),
       gave_up_(queries_.size()) {
-  for (std::atomic<float>& tau : tau_) {
-    tau.store(-std::numeric_limits<float>::infinity(), std::memory_order_relaxed);
-  }
+  for (size_t q = 0; q < queries_.size(); ++q) tau_[q].store(queries_[q].tau, std::memory_order_relaxed);
   query_data_.reserve(queries_.size() * static_cast<size_t>(table.dim()));
   for (const Query& query : queries_) {
     query_data_.insert(query_data_.end(), query.bound.query().begin(), query.bound.query().end());
   }
-  const CandidateReservoir empty(static_cast<size_t>(k), SurvivorLimit(table.num_rows(), k, num_lanes));
+  const CandidateReservoir empty(static_cast<size_t>(k), SurvivorLimit(eligible.count(), k, num_lanes));
   reservoirs_.assign(static_cast<size_t>(num_lanes), std::vector<CandidateReservoir>(queries_.size(), empty));
 }
 
@@ -92,7 +91,7 @@ void CandidateScan::RunLane(int lane) {
       for (size_t i = 0; i < n; ++i) {
         const uint32_t row = selected[i];
         const int64_t id = begin + row;
-        if (id == queries_[q].excluded_row) continue;
+        if (!MayFind(q, id)) continue;
         const CandidateBound::Range range = queries_[q].bound.RangeOf(values[row], norms[row]);
         if (!reservoir.Add({range.lower, range.upper, static_cast<int32_t>(id)})) {
           if (!gave_up_[q].exchange(true, std::memory_order_relaxed)) {
@@ -108,6 +107,11 @@ void CandidateScan::RunLane(int lane) {
   }
 }
 
+bool CandidateScan::MayFind(size_t query, int64_t row) const {
+  const std::span<const int64_t> excluded = queries_[query].excluded;
+  return eligible_.Contains(row) && !std::binary_search(excluded.begin(), excluded.end(), row);
+}
+
 std::optional<std::vector<int64_t>> CandidateScan::Survivors(size_t query) {
   if (gave_up_[query].load(std::memory_order_relaxed)) return std::nullopt;
   CandidateReservoir merged = std::move(reservoirs_[0][query]);
@@ -118,8 +122,8 @@ std::optional<std::vector<int64_t>> CandidateScan::Survivors(size_t query) {
   std::vector<int64_t> ids;
   ids.reserve(merged.candidates().size() + norms_.unjudged.size());
   for (const Candidate& candidate : merged.candidates()) ids.push_back(candidate.id);
-  for (int64_t row : norms_.unjudged) {
-    if (row != queries_[query].excluded_row) ids.push_back(row);
+  for (const int64_t row : UnjudgedWithin(norms_, eligible_.begin(), eligible_.end())) {
+    if (MayFind(query, row)) ids.push_back(row);
   }
   return ids;
 }

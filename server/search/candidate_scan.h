@@ -5,28 +5,31 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "server/search/candidate_bound.h"
 #include "server/search/candidate_reservoir.h"
+#include "server/search/row_filter.h"
 #include "server/search/row_norms.h"
 #include "server/search/scan_blocks.h"
 #include "server/table/embedding_table.h"
 
 namespace embedding {
 
-// Borrows the table, the norms and the poll. Lanes may run at the same time on different threads; Survivors after all
-// lanes ended.
+// Borrows the table, the norms, the eligible rows, the exclusions and the poll. Lanes may run at the same time on
+// different threads; Survivors after all lanes ended.
 class CandidateScan {
  public:
   struct Query {
     CandidateBound bound;
-    int64_t excluded_row;  // -1 for none
+    std::span<const int64_t> excluded;  // ascending
+    float tau;                          // no row of a lower closeness is wanted; -infinity: all are
   };
 
-  // k in [1, num_rows]; at least one query.
-  CandidateScan(const EmbeddingTable& table, const RowNorms& norms, Metric metric, int64_t k,
-                std::vector<Query> queries, int num_lanes, StopPoll& stop);
+  // k in [1, num_rows]; at least one query; the eligible rows have no list.
+  CandidateScan(const EmbeddingTable& table, const RowNorms& norms, const EligibleRows& eligible, Metric metric,
+                int64_t k, std::vector<Query> queries, int num_lanes, StopPoll& stop);
 
   void RunLane(int lane);
 
@@ -39,8 +42,11 @@ class CandidateScan {
   int64_t rows_scanned() const { return rows_scanned_.load(std::memory_order_relaxed); }
 
  private:
+  bool MayFind(size_t query, int64_t row) const;
+
   const EmbeddingTable& table_;
   const RowNorms& norms_;
+  const EligibleRows& eligible_;
   const Metric metric_;
   const std::vector<Query> queries_;
   StopPoll& stop_;

@@ -16,14 +16,17 @@ constexpr size_t kWidenFrom = 3;
 
 }  // namespace
 
-CanonicalScan::CanonicalScan(const EmbeddingTable& table, Metric metric, int64_t k, std::vector<Query> queries,
-                             int num_lanes, StopPoll& stop)
+CanonicalScan::CanonicalScan(const EmbeddingTable& table, const EligibleRows& eligible, Metric metric, int64_t k,
+                             std::optional<float> threshold, std::vector<Query> queries, int num_lanes, StopPoll& stop)
     : table_(table),
+      eligible_(eligible),
       metric_(metric),
+      threshold_(threshold),
       queries_(std::move(queries)),
       stop_(stop),
-      blocks_(table.num_rows(), std::clamp<int64_t>(kBlockWork / (table.dim() * static_cast<int64_t>(queries_.size())),
-                                                    4, kMaxBlockRows)),
+      blocks_(
+          eligible.begin(), eligible.end(),
+          std::clamp<int64_t>(kBlockWork / (table.dim() * static_cast<int64_t>(queries_.size())), 4, kMaxBlockRows)),
       best_(static_cast<size_t>(num_lanes), std::vector<TopK>(queries_.size(), TopK(metric, static_cast<size_t>(k)))) {}
 
 void CanonicalScan::RunLane(int lane) {
@@ -54,13 +57,17 @@ void CanonicalScan::RunLane(int lane) {
       TopK& best = best_[static_cast<size_t>(lane)][q];
       for (size_t i = 0; i < count; ++i) {
         const Neighbour entry{begin + static_cast<int64_t>(i), scores[i]};
-        if (!best.MayKeep(entry) || entry.id == queries_[q].excluded_row || !table_.IsFinite(entry.id)) continue;
-        best.Add(entry);
+        if (best.MayKeep(entry) && MayFind(queries_[q], entry)) best.Add(entry);
       }
     }
     blocks_scanned_.fetch_add(1, std::memory_order_relaxed);
     rows_scored_.fetch_add(static_cast<int64_t>(count * queries_.size()), std::memory_order_relaxed);
   }
+}
+
+bool CanonicalScan::MayFind(const Query& query, const Neighbour& entry) const {
+  return eligible_.Contains(entry.id) && (!threshold_.has_value() || Reaches(metric_, entry.score, *threshold_)) &&
+         !std::binary_search(query.excluded.begin(), query.excluded.end(), entry.id) && table_.IsFinite(entry.id);
 }
 
 std::vector<Neighbour> CanonicalScan::Take(size_t query) {

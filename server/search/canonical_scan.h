@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "server/search/row_filter.h"
 #include "server/search/scan_blocks.h"
 #include "server/search/score.h"
 #include "server/search/top_k.h"
@@ -12,18 +15,18 @@
 
 namespace embedding {
 
-// Borrows the table, the queries and the poll. Lanes may run at the same time on different threads; Take after all
-// lanes ended.
+// Borrows the table, the eligible rows, the queries with their exclusions, and the poll. Lanes may run at the same time
+// on different threads; Take after all lanes ended.
 class CanonicalScan {
  public:
   struct Query {
     const CanonicalQuery* query;
-    int64_t excluded_row;  // -1 for none
+    std::span<const int64_t> excluded;  // ascending
   };
 
-  // k >= 0.
-  CanonicalScan(const EmbeddingTable& table, Metric metric, int64_t k, std::vector<Query> queries, int num_lanes,
-                StopPoll& stop);
+  // k >= 0; the eligible rows have no list; threshold: of a score, finite.
+  CanonicalScan(const EmbeddingTable& table, const EligibleRows& eligible, Metric metric, int64_t k,
+                std::optional<float> threshold, std::vector<Query> queries, int num_lanes, StopPoll& stop);
 
   void RunLane(int lane);
 
@@ -35,8 +38,12 @@ class CanonicalScan {
   int64_t rows_scored() const { return rows_scored_.load(std::memory_order_relaxed); }
 
  private:
+  bool MayFind(const Query& query, const Neighbour& entry) const;
+
   const EmbeddingTable& table_;
+  const EligibleRows& eligible_;
   const Metric metric_;
+  const std::optional<float> threshold_;
   const std::vector<Query> queries_;
   StopPoll& stop_;
   BlockCounter blocks_;

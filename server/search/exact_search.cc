@@ -17,6 +17,18 @@ constexpr int64_t kPieceWork = int64_t{1} << 17;
 constexpr int64_t kQueryWork = 2048;
 // A candidate pass pays where it leaves most of the table unscored.
 constexpr int64_t kMinRowsPerNeighbour = 8;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Steps for an id of a filter or an exclusion, which are sorted or set in a bitmap.
+constexpr int64_t kFilterIdWork = 16;
+
+int64_t FilterWork(const NeighbourQuery& query, int64_t num_rows) {
+  size_t ids = query.filter.deny.size();
+  if (query.filter.allow.has_value()) ids += query.filter.allow->size();
+  const int64_t bitmap_words = ids == 0 ? 0 : num_rows / 64;
+  for (const std::vector<int64_t>& rows : query.excluded_rows) ids += rows.size();
+  return static_cast<int64_t>(ids) * kFilterIdWork + bitmap_words;
+}
 
 }  // namespace
 
@@ -24,13 +36,14 @@ void ExactSearch::Start(const EmbeddingTable& table, const RowNorms& norms, Neig
                         StopPredicate stop, std::function<void(NeighbourResult)> done) {
   const auto num_queries = static_cast<int64_t>(query.queries.size());
   auto search = std::make_shared<ExactSearch>(table, norms, std::move(query), pool, std::move(stop), std::move(done));
-  search->on_worker_ = num_queries * (table.num_rows() * table.dim() + kQueryWork) <= kInlineWork;
-  if (num_queries * (4 * table.dim() + kQueryWork / 2) <= kInlineWork) return search->NextGroup();
+  const int64_t filter_work = FilterWork(search->query_, table.num_rows());
+  search->on_worker_ = num_queries * (table.num_rows() * table.dim() + kQueryWork) + filter_work <= kInlineWork;
+  if (num_queries * (4 * table.dim() + kQueryWork / 2) + filter_work <= kInlineWork) return search->Begin();
   pool.Submit(
       1, [](int) {},
       [search] {
         search->on_worker_ = true;
-        search->NextGroup();
+        search->Begin();
       });
 }
 
@@ -41,9 +54,21 @@ ExactSearch::ExactSearch(const EmbeddingTable& table, const RowNorms& norms, Nei
       query_(std::move(query)),
       pool_(pool),
       stop_(std::move(stop)),
-      done_(std::move(done)),
-      k_(std::min(query_.k, table.num_rows())) {
+      done_(std::move(done)) {
   result_.neighbours.resize(query_.queries.size());
+}
+
+std::span<const int64_t> ExactSearch::ExcludedRows(size_t query) const {
+  if (query_.excluded_rows.empty()) return {};
+  return query_.excluded_rows[query];
+}
+
+void ExactSearch::Begin() {
+  eligible_.emplace(query_.filter, table_.num_rows());
+  k_ = std::min(query_.k, eligible_->count());
+  for (std::vector<int64_t>& rows : query_.excluded_rows) std::sort(rows.begin(), rows.end());
+  if (k_ == 0) return Finish();
+  NextGroup();
 }
 
 void ExactSearch::Run(int64_t work, std::function<void(int)> lane, void (ExactSearch::*then)()) {
@@ -63,7 +88,8 @@ void ExactSearch::NextGroup() {
   group_begin_ = group_end_;
   if (group_begin_ == query_.queries.size() || stop_.ShouldStop()) return Finish();
 
-  const int64_t entries_per_query = (2 * k_ + 64) * pool_.num_threads();
+  const bool is_listed = eligible_->list() != nullptr;
+  const int64_t entries_per_query = is_listed ? eligible_->count() : (2 * k_ + 64) * pool_.num_threads();
   const auto most = static_cast<size_t>(std::clamp<int64_t>(kGroupEntries / entries_per_query, 1, kGroupQueries));
   group_end_ = std::min(query_.queries.size(), group_begin_ + most);
 
@@ -71,13 +97,12 @@ void ExactSearch::NextGroup() {
   candidate_queries_.clear();
   fallback_queries_.clear();
   survivors_.clear();
-  const bool pass_pays = table_.num_rows() >= kMinRowsPerNeighbour * k_ &&
-                         table_.num_rows() <= std::numeric_limits<int32_t>::max() &&  // Candidate's ids
-                         static_cast<int64_t>(norms_.unjudged.size()) <= table_.num_rows() / 16;
+  const bool pass_pays = !is_listed && PassPays();
   std::vector<CandidateScan::Query> candidates;
   for (size_t q = group_begin_; q < group_end_; ++q) {
     const VectorView view = query_.queries[q];
     canonical_queries_.emplace_back(query_.metric, view, table_.dim());
+    if (is_listed) continue;
     std::optional<CandidateBound> bound;
     if (pass_pays) bound = CandidateBound::Of(query_.metric, view, table_.dim());
     if (!bound.has_value()) {
@@ -85,15 +110,39 @@ void ExactSearch::NextGroup() {
       continue;
     }
     candidate_queries_.push_back(q);
-    candidates.push_back({std::move(*bound), ExcludedRow(q)});
+    const float tau = query_.threshold.has_value() ? bound->TauOf(*query_.threshold) : -kInfinity;
+    candidates.push_back({std::move(*bound), ExcludedRows(q), tau});
   }
+  if (is_listed) return ListSurvivors();
   if (candidates.empty()) return ScanCanonically();
 
-  const int64_t work = table_.num_rows() * table_.dim() * static_cast<int64_t>(candidates.size());
-  candidate_scan_ = std::make_unique<CandidateScan>(table_, norms_, query_.metric, k_, std::move(candidates),
-                                                    LanesFor(work, pool_.num_threads()), stop_);
+  const int64_t work = (eligible_->end() - eligible_->begin()) * table_.dim() * static_cast<int64_t>(candidates.size());
+  candidate_scan_ = std::make_unique<CandidateScan>(table_, norms_, *eligible_, query_.metric, k_,
+                                                    std::move(candidates), LanesFor(work, pool_.num_threads()), stop_);
   Run(
       work, [this](int lane) { candidate_scan_->RunLane(lane); }, &ExactSearch::CollectSurvivors);
+}
+
+bool ExactSearch::PassPays() const {
+  const int64_t num_rows = eligible_->end() - eligible_->begin();
+  const auto num_unjudged = static_cast<int64_t>(UnjudgedWithin(norms_, eligible_->begin(), eligible_->end()).size());
+  return num_rows >= kMinRowsPerNeighbour * k_ &&
+         table_.num_rows() <= std::numeric_limits<int32_t>::max() &&  // Candidate's ids
+         num_unjudged <= num_rows / 16;
+}
+
+void ExactSearch::ListSurvivors() {
+  for (size_t q = group_begin_; q < group_end_; ++q) {
+    Survivors& of_query = survivors_.emplace_back();
+    of_query.query = q;
+    const std::span<const int64_t> excluded = ExcludedRows(q);
+    for (const int64_t row : *eligible_->list()) {
+      const bool is_excluded = std::binary_search(excluded.begin(), excluded.end(), row);
+      if (!is_excluded && table_.IsFinite(row)) of_query.ids.push_back(row);
+    }
+    of_query.scores.resize(of_query.ids.size());
+  }
+  ScoreSurvivors();
 }
 
 void ExactSearch::CollectSurvivors() {
@@ -174,7 +223,11 @@ void ExactSearch::SelectSurvivors() {
           const Survivors& of_query = survivors_[static_cast<size_t>(begin)];
           if (of_query.gave_up) continue;
           TopK best(query_.metric, static_cast<size_t>(k_));
-          for (size_t i = 0; i < of_query.ids.size(); ++i) best.Add({of_query.ids[i], of_query.scores[i]});
+          for (size_t i = 0; i < of_query.ids.size(); ++i) {
+            const Neighbour entry{of_query.ids[i], of_query.scores[i]};
+            const bool is_close = !query_.threshold || Reaches(query_.metric, entry.score, *query_.threshold);
+            if (is_close) best.Add(entry);
+          }
           result_.neighbours[of_query.query] = best.TakeSorted();
         }
       },
@@ -186,10 +239,10 @@ void ExactSearch::ScanCanonically() {
   if (fallback_queries_.empty()) return NextGroup();
   result_.stats.fallback_queries += static_cast<int64_t>(fallback_queries_.size());
   std::vector<CanonicalScan::Query> queries;
-  for (size_t q : fallback_queries_) queries.push_back({&canonical_queries_[q - group_begin_], ExcludedRow(q)});
-  const int64_t work = table_.num_rows() * table_.dim() * static_cast<int64_t>(queries.size());
-  canonical_scan_ = std::make_unique<CanonicalScan>(table_, query_.metric, k_, std::move(queries),
-                                                    LanesFor(work, pool_.num_threads()), stop_);
+  for (size_t q : fallback_queries_) queries.push_back({&canonical_queries_[q - group_begin_], ExcludedRows(q)});
+  const int64_t work = (eligible_->end() - eligible_->begin()) * table_.dim() * static_cast<int64_t>(queries.size());
+  canonical_scan_ = std::make_unique<CanonicalScan>(table_, *eligible_, query_.metric, k_, query_.threshold,
+                                                    std::move(queries), LanesFor(work, pool_.num_threads()), stop_);
   Run(
       work, [this](int lane) { canonical_scan_->RunLane(lane); }, &ExactSearch::TakeCanonical);
 }

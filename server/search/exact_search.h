@@ -4,18 +4,20 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "server/exec/worker_pool.h"
 #include "server/search/candidate_scan.h"
 #include "server/search/canonical_scan.h"
 #include "server/search/neighbour_index.h"
+#include "server/search/row_filter.h"
 
 namespace embedding {
 
 // Queries go through the table in groups, so that a group's reservoirs stay small and other requests get their turn
 // between two groups. A group is one pass of candidates (or, where that has no bound to offer, of canonical scores),
-// then canonical scores for the survivors.
+// then canonical scores for the survivors. Where the filter leaves few rows, they are the survivors, without a pass.
 class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
  public:
   // Borrows table, norms and pool; they live until done was called, which happens exactly once.
@@ -39,8 +41,13 @@ class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
     size_t end;
   };
 
-  int64_t ExcludedRow(size_t query) const { return query_.excluded_row.empty() ? -1 : query_.excluded_row[query]; }
+  // Ascending.
+  std::span<const int64_t> ExcludedRows(size_t query) const;
+  // The first step: makes filter and exclusions ready.
+  void Begin();
   void NextGroup();
+  void ListSurvivors();
+  bool PassPays() const;
   void CollectSurvivors();
   void ScoreSurvivors();
   void SelectSurvivors();
@@ -53,12 +60,13 @@ class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
 
   const EmbeddingTable& table_;
   const RowNorms& norms_;
-  const NeighbourQuery query_;
+  NeighbourQuery query_;
   WorkerPool& pool_;
   StopPoll stop_;
   std::function<void(NeighbourResult)> done_;
   NeighbourResult result_;
-  int64_t k_ = 0;           // at most num_rows
+  std::optional<EligibleRows> eligible_;
+  int64_t k_ = 0;           // at most the number of eligible rows
   bool on_worker_ = false;  // the present step may work: it runs on a worker, or the whole search is tiny
 
   // The present group.

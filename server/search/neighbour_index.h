@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "server/exec/worker_pool.h"
 #include "server/search/metric.h"
 #include "server/search/neighbour.h"
+#include "server/search/row_filter.h"
 #include "server/search/score.h"
 #include "server/search/similarity.h"
 
@@ -16,14 +18,17 @@ namespace embedding {
 
 struct NeighbourQuery {
   Metric metric = Metric::kCosine;
-  int64_t k = 10;                     // >= 1; may exceed the number of rows
-  std::vector<VectorView> queries;    // [num_queries]; what they point to is finite and outlives the call
-  std::vector<int64_t> excluded_row;  // empty, or [num_queries]: the row that query i leaves out, -1 for none
+  int64_t k = 10;                   // >= 1; may exceed the number of rows
+  std::vector<VectorView> queries;  // [num_queries]; what they point to is finite and outlives the call
+  // Empty, or [num_queries]: the rows that query i leaves out, in any order.
+  std::vector<std::vector<int64_t>> excluded_rows = {};
+  RowFilter filter = {};                          // its lists outlive the call
+  std::optional<float> threshold = std::nullopt;  // finite: only rows at least this close (metric.h: Reaches)
 };
 
 // What a search did, for metrics.
 struct SearchStats {
-  int64_t rows_scanned = 0;      // approximate scores computed
+  int64_t rows_scanned = 0;      // approximate scores computed, eligible or not
   int64_t rows_rescored = 0;     // canonical scores computed
   int64_t blocks_scanned = 0;    // blocks between which the stop predicate was polled
   int64_t fallback_queries = 0;  // queries answered by the full canonical scan
@@ -31,8 +36,8 @@ struct SearchStats {
 
 struct NeighbourResult {
   WorkOutcome outcome = WorkOutcome::kComplete;
-  // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long. Result i belongs to query
-  // i.
+  // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long: eligible is what the
+  // filter, the query's exclusions and the threshold let through. Result i belongs to query i.
   std::vector<std::vector<Neighbour>> neighbours;
   SearchStats stats;
 };

@@ -1,5 +1,6 @@
 #include "server/search/row_norms.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -38,6 +39,11 @@ RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool) {
     if (std::isnan(result.norms[static_cast<size_t>(row)]) && table.IsFinite(row)) result.unjudged.push_back(row);
   }
   return result;
+}
+
+std::span<const int64_t> UnjudgedWithin(const RowNorms& norms, int64_t begin, int64_t end) {
+  const auto first = std::lower_bound(norms.unjudged.begin(), norms.unjudged.end(), begin);
+  return {first, std::lower_bound(first, norms.unjudged.end(), end)};
 }
 
 }  // namespace embedding

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "server/exec/worker_pool.h"
@@ -20,6 +21,9 @@ struct RowNorms {
   // Finite rows whose norm is NaN above, ascending: they are always scored canonically.
   std::vector<int64_t> unjudged;
 };
+
+// The unjudged rows of [begin, end).
+std::span<const int64_t> UnjudgedWithin(const RowNorms& norms, int64_t begin, int64_t end);
 
 // Reads the table once, in parallel. Not to be called from a worker of the pool.
 RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool);

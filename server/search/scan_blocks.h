@@ -37,23 +37,24 @@ class StopPoll {
   std::atomic<bool> stopped_{false};
 };
 
-// Hands out [0, size) in blocks, each once, to any number of threads.
+// Hands out [begin, end) in blocks, each once, to any number of threads.
 class BlockCounter {
  public:
-  BlockCounter(int64_t size, int64_t block_size) : size_(size), block_size_(block_size) {}
+  BlockCounter(int64_t size, int64_t block_size) : BlockCounter(0, size, block_size) {}
+  BlockCounter(int64_t begin, int64_t end, int64_t block_size) : end_(end), block_size_(block_size), next_(begin) {}
   // False when nothing is left.
   bool Take(int64_t* begin, int64_t* end) {
     *begin = next_.fetch_add(block_size_, std::memory_order_relaxed);
-    if (*begin >= size_) return false;
-    *end = std::min(size_, *begin + block_size_);
+    if (*begin >= end_) return false;
+    *end = std::min(end_, *begin + block_size_);
     return true;
   }
   int64_t block_size() const { return block_size_; }
 
  private:
-  const int64_t size_;
+  const int64_t end_;
   const int64_t block_size_;
-  std::atomic<int64_t> next_{0};
+  std::atomic<int64_t> next_;
 };
 
 }  // namespace embedding

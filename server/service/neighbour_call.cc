@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "embedding/v1/embedding.pb.h"
 #include "server/search/neighbour_index.h"
+#include "server/service/filter_request.h"
 #include "server/service/handlers.h"
 #include "server/service/metric_field.h"
 #include "server/service/operand.h"
@@ -68,11 +69,11 @@ class NeighbourCall final : public SearchCall {
       return LimitExceeded("targets", absl::StrCat("targets has ", targets_.count(), " queries"), limits.max_queries,
                            "--max-queries", absl::StrCat("the largest batch that fits is ", limits.max_queries));
     }
-    return absl::OkStatus();
+    return TakeFilter(request_, limits, &query_);
   }
 
   uint64_t AnswerBound(int64_t num_queries, int64_t k) const {
-    const int64_t found = std::min(k, snapshot_->table->num_rows());
+    const int64_t found = std::min(k, MostEligible(query_.filter, snapshot_->table->num_rows()));
     return NeighbourAnswerBound(*snapshot_, metric_, fields_, static_cast<uint64_t>(num_queries),
                                 static_cast<uint64_t>(found));
   }
@@ -101,12 +102,13 @@ class NeighbourCall final : public SearchCall {
       EndWork(WorkOutcome::kComplete);
       return;
     }
-    NeighbourQuery query;
-    query.metric = metric_;
-    query.k = request_.k();
-    query.queries = targets_.views();
-    if (!request_.include_inputs()) query.excluded_row = targets_.row_ids();
-    snapshot_->index->Start(std::move(query), *context().pool, StopWithCall(),
+    query_.metric = metric_;
+    query_.k = request_.k();
+    query_.queries = targets_.views();
+    if (!request_.include_inputs()) {
+      for (const int64_t id : targets_.row_ids()) query_.excluded_rows.push_back({id});
+    }
+    snapshot_->index->Start(std::move(query_), *context().pool, StopWithCall(),
                             [self = SharedFromThis<NeighbourCall>()](NeighbourResult result) {
                               self->context().metrics->OnSearch(result.stats.rows_scanned, result.stats.rows_rescored,
                                                                 result.stats.fallback_queries);
@@ -132,6 +134,7 @@ class NeighbourCall final : public SearchCall {
   Metric metric_ = Metric::kCosine;
   NeighbourFields fields_;
   Operand targets_;
+  NeighbourQuery query_;  // its filter is known after CheckRequest, the rest in StartWork
   Admission::Ticket ticket_;
   std::vector<std::vector<Neighbour>> neighbours_;
 };

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "server/search/neighbour.h"
@@ -94,17 +96,21 @@ inline float ReferenceScore(Metric metric, VectorView a, VectorView b, int64_t d
   return ReferenceScore(metric, ReferenceElements(a, dim).data(), ReferenceElements(b, dim).data(), dim);
 }
 
-// The k closest of rows [num_rows, dim], closest first, ties by lower id, without excluded (-1: none) and without rows
-// that hold NaN or infinity.
+// The k closest of those rows of [num_rows, dim] that may be found, closest first, ties by lower id, without rows that
+// hold NaN or infinity and without those whose score lies beyond the threshold.
 inline std::vector<Neighbour> ReferenceNeighbours(Metric metric, const std::vector<double>& rows, int64_t dim,
-                                                  VectorView query, int64_t k, int64_t excluded) {
+                                                  VectorView query, int64_t k,
+                                                  const std::function<bool(int64_t)>& may_find,
+                                                  std::optional<float> threshold = std::nullopt) {
   const std::vector<double> q = ReferenceElements(query, dim);
   const int64_t num_rows = static_cast<int64_t>(rows.size()) / dim;
   std::vector<Neighbour> all;
   for (int64_t id = 0; id < num_rows; ++id) {
     const double* row = rows.data() + id * dim;
-    if (id == excluded || !std::all_of(row, row + dim, [](double x) { return std::isfinite(x); })) continue;
-    all.push_back({id, ReferenceScore(metric, q.data(), row, dim)});
+    if (!may_find(id) || !std::all_of(row, row + dim, [](double x) { return std::isfinite(x); })) continue;
+    const float score = ReferenceScore(metric, q.data(), row, dim);
+    if (threshold && (metric == Metric::kEuclidean ? score > *threshold : score < *threshold)) continue;
+    all.push_back({id, score});
   }
   std::sort(all.begin(), all.end(), [metric](const Neighbour& a, const Neighbour& b) {
     if (a.score != b.score) return metric == Metric::kEuclidean ? a.score < b.score : a.score > b.score;

@@ -73,12 +73,17 @@ TEST(CandidateBoundTest, RangesHoldTheScoreAndCutsNeverLoseARow) {
       for (size_t i = 0; i < 60; ++i) {
         if (std::isnan(norms.norms[i])) continue;
         const VectorView row = {table->row(static_cast<int64_t>(i)), ElementTypeOf(dtype)};
-        exact[i] = Closeness(metric, ReferenceScore(metric, {query.data(), ElementType::kF64}, row, dim), query);
+        const float score = ReferenceScore(metric, {query.data(), ElementType::kF64}, row, dim);
+        exact[i] = Closeness(metric, score, query);
         const CandidateBound::Range range = bound->RangeOf(values[i], norms.norms[i]);
         // The conversion of the reference's score to closeness rounds in double.
         const double slack = 1e-14 * std::abs(exact[i]);
         ASSERT_LE(double{range.lower}, exact[i] + slack) << "seed " << seed << " row " << i;
         ASSERT_GE(double{range.upper}, exact[i] - slack) << "seed " << seed << " row " << i;
+        // The row reaches its own score as a threshold, and no score further away would let go of much.
+        const double tau = bound->TauOf(score);
+        ASSERT_LE(tau, exact[i] + slack) << "seed " << seed << " row " << i;
+        ASSERT_GE(tau, exact[i] - 1e-6 * std::abs(exact[i]) - 1e-44) << "seed " << seed << " row " << i;
         ++rows_checked;
       }
       for (size_t t = 0; t < 60; ++t) {
@@ -111,6 +116,30 @@ TEST(CandidateBoundTest, MarginIsSmall) {
   const CandidateBound::Range range = bound->RangeOf(0.0f, 1.0f);
   EXPECT_GT(range.upper, 0);
   EXPECT_LT(range.upper, 2e-4);
+}
+
+TEST(CandidateBoundTest, ThresholdBeyondEveryClosenessIsNoNumberThatOverflows) {
+  const float limit = std::numeric_limits<float>::max();
+  const std::vector<double> query(4, 1e-10);  // 2^t is large
+  for (Metric metric : kMetrics) {
+    const auto bound = CandidateBound::Of(metric, {query.data(), ElementType::kF64}, 4);
+    ASSERT_TRUE(bound.has_value());
+    const float closest = metric == Metric::kEuclidean ? -limit : limit;
+    EXPECT_GT(bound->TauOf(closest), 0x1p100f);
+    EXPECT_LE(bound->TauOf(closest), limit);
+    EXPECT_LT(bound->TauOf(-closest), -0x1p100f);
+    // A cut from either is a number: it keeps all rows, or none.
+    const std::vector<float> values = {-1, -0.0f};
+    const std::vector<float> norms = {1, 0x1p-60f};
+    for (const float threshold : {closest, -closest}) {
+      const CandidateBound::Cut cut = bound->CutFor(bound->TauOf(threshold));
+      std::vector<uint32_t> kept(2);
+      const size_t n = SelectAtLeast(values.data(), norms.data(), 2, cut.a, cut.b, kept.data());
+      // Euclidean: the cut alone cannot rule out a distance of 0, the ranges do.
+      const size_t none = metric == Metric::kEuclidean ? 1 : 0;
+      EXPECT_EQ(n, threshold == closest ? none : 2) << static_cast<int>(metric);
+    }
+  }
 }
 
 TEST(CandidateBoundTest, RefusesExtremeQueries) {

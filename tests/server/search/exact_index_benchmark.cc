@@ -2,7 +2,8 @@
 // else the machine does meets both alike. Timed: Start to done, and one sum over all 64-bit words of the same memory.
 // Not timed: building the table and its norms. Results are checked against each other between the configurations.
 //
-//   exact_index_benchmark                  50,257 x 768 in F32, F16 and BF16, 1 and 64 queries
+//   exact_index_benchmark                  50,257 x 768 in F32, F16 and BF16, 1 and 64 queries; 1 query with filters:
+//                                          a random half of the rows (a bitmap), one in 100 (a list), a tenth (a range)
 //   exact_index_benchmark --rows N --dim D --rounds R --threads T --only F32 --fail-above RATIO
 //
 // The last line of each configuration is the median of the ratios of neighbouring runs. --fail-above: exit 1 if that of
@@ -17,7 +18,9 @@
 #include <cstring>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -98,10 +101,12 @@ double TimeSearch(const NeighbourIndex& index, const NeighbourQuery& query, Work
 
 // Median ratio of search to read.
 double Compare(const EmbeddingTable& table, const NeighbourIndex& index, const std::vector<float>& queries,
-               size_t num_queries, const Options& options, WorkerPool& pool) {
+               size_t num_queries, const Options& options, WorkerPool& pool, const RowFilter& filter = {},
+               const char* filter_name = "") {
   NeighbourQuery query;
   query.metric = Metric::kCosine;
   query.k = 10;
+  query.filter = filter;
   for (size_t q = 0; q < num_queries; ++q) {
     query.queries.push_back({queries.data() + q * static_cast<size_t>(table.dim()), ElementType::kF32});
   }
@@ -130,9 +135,9 @@ double Compare(const EmbeddingTable& table, const NeighbourIndex& index, const s
     cpu_ratios.push_back((cpu_end - cpu_between) / (cpu_between - cpu_begin));
   }
   const auto bytes = static_cast<double>(table.size_bytes());
-  std::printf("%-4s %lld x %lld, %zu quer%s, k=10, %d threads, %s\n", std::string(DtypeName(table.dtype())).c_str(),
+  std::printf("%-4s %lld x %lld, %zu quer%s, k=10, %d threads, %s%s\n", std::string(DtypeName(table.dtype())).c_str(),
               static_cast<long long>(table.num_rows()), static_cast<long long>(table.dim()), num_queries,
-              num_queries == 1 ? "y" : "ies", pool.num_threads(), SimdTargetName());
+              num_queries == 1 ? "y" : "ies", pool.num_threads(), SimdTargetName(), filter_name);
   std::printf("  plain read   %8.3f ms  %6.2f GB/s  (words sum to %016llx)\n", Median(reads) * 1e3,
               bytes / Median(reads) / 1e9, static_cast<unsigned long long>(checksum));
   std::printf(
@@ -153,6 +158,10 @@ int Run(const Options& options) {
   for (float& value : values) value = normal(random);
   std::vector<float> queries(static_cast<size_t>(64 * options.dim));
   for (float& value : queries) value = normal(random);
+  std::vector<int64_t> half_of_rows(static_cast<size_t>(options.rows));
+  std::iota(half_of_rows.begin(), half_of_rows.end(), 0);
+  std::shuffle(half_of_rows.begin(), half_of_rows.end(), random);
+  half_of_rows.resize(half_of_rows.size() / 2);
   WorkerPool pool(options.threads);
   double ratio = 0;
   for (Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16}) {
@@ -163,6 +172,15 @@ int Run(const Options& options) {
       const double median = Compare(*table, *index, queries, num_queries, options, pool);
       if (dtype == Dtype::kF32 && num_queries == 1) ratio = median;
     }
+    RowFilter half;
+    half.allow = half_of_rows;
+    Compare(*table, *index, queries, 1, options, pool, half, ", half of the rows allowed");
+    RowFilter few;
+    few.allow = std::span(half_of_rows).first(half_of_rows.size() / 50);
+    Compare(*table, *index, queries, 1, options, pool, few, ", one row in 100 allowed");
+    RowFilter range;
+    range.end_row = options.rows / 10;
+    Compare(*table, *index, queries, 1, options, pool, range, ", the first tenth of the rows");
   }
   if (options.fail_above > 0 && ratio > options.fail_above) {
     std::printf("FAILED: one F32 query took %.3f times a plain read, allowed %.3f\n", ratio, options.fail_above);

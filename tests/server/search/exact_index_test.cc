@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -64,7 +66,7 @@ TEST(ExactIndexTest, OrdersToysByEachMetric) {
               ElementsAre(std::pair(int64_t{0}, 2.0f), std::pair(int64_t{1}, 1.7f), std::pair(int64_t{2}, 0.0f),
                           std::pair(int64_t{3}, -0.5f)));
   // The row that a query leaves out makes room for the next one.
-  const auto cosine = Search(*index, {Metric::kCosine, 2, {View(robot)}, {0}}, pool).neighbours[0];
+  const auto cosine = Search(*index, {Metric::kCosine, 2, {View(robot)}, {{0}}}, pool).neighbours[0];
   ASSERT_EQ(cosine.size(), 2u);
   EXPECT_EQ(cosine[0].id, 1);
   EXPECT_NEAR(cosine[0].score, 0.995, 5e-4);
@@ -104,8 +106,8 @@ TEST_P(ExactIndexDimTest, EqualsReferenceToTheBitOnEveryTarget) {
     const std::vector<VectorView> queries = {{table->row(7), ElementTypeOf(dtype)},
                                              {misaligned.data() + 1, ElementType::kF32}};
     for (Metric metric : kMetrics) {
-      const auto want0 = ReferenceNeighbours(metric, rows, dim, queries[0], 1000, 7);
-      const auto want1 = ReferenceNeighbours(metric, rows, dim, queries[1], 1000, -1);
+      const auto want0 = ReferenceNeighbours(metric, rows, dim, queries[0], 1000, [](int64_t id) { return id != 7; });
+      const auto want1 = ReferenceNeighbours(metric, rows, dim, queries[1], 1000, [](int64_t) { return true; });
       for (int64_t target : SimdTargets()) {
         const ScopedSimdTarget scoped(target);
         for (WorkerPool* pool : {&one, &two}) {
@@ -113,7 +115,7 @@ TEST_P(ExactIndexDimTest, EqualsReferenceToTheBitOnEveryTarget) {
           for (int64_t k : {1, 10, 1000}) {
             SCOPED_TRACE(std::string(hwy::TargetName(target)) + " k=" + std::to_string(k) +
                          " threads=" + std::to_string(pool->num_threads()) + " dtype=" + std::string(DtypeName(dtype)));
-            const NeighbourResult got = Search(*index, {metric, k, queries, {7, -1}}, *pool);
+            const NeighbourResult got = Search(*index, {metric, k, queries, {{7}, {}}}, *pool);
             const auto first = [k](std::vector<Neighbour> all) {
               all.resize(static_cast<size_t>(k));
               return all;
@@ -131,7 +133,58 @@ INSTANTIATE_TEST_SUITE_P(Dims, ExactIndexDimTest,
                          ::testing::Values(1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127, 128, 129, 768),
                          [](const auto& test) { return "Dim" + std::to_string(test.param); });
 
-// Random tables of every kind against the reference. EMBEDDING_SEARCH_ROUNDS asks for more rounds.
+// A filter of any kind, with its own plain answer to what it lets through.
+class RandomFilter {
+ public:
+  RandomFilter(int64_t num_rows, std::mt19937_64& random) : num_rows_(num_rows) {
+    const auto pick = [&random](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+    if (pick(2) == 0) return;  // none
+    // Some ids lie beyond the table; any may come twice.
+    const auto ids = [&](int64_t most) {
+      std::vector<int64_t> values(static_cast<size_t>(pick(most + 1)));
+      for (int64_t& id : values) id = pick(num_rows + 1 + num_rows / 8);
+      return values;
+    };
+    const int64_t sizes[] = {0, 1, 5, num_rows / 20, num_rows / 4, 2 * num_rows, 20000};
+    if (pick(2) == 0) allow_ = ids(sizes[pick(7)]);
+    if (pick(2) == 0) deny_ = ids(sizes[pick(7)]);
+    if (pick(2) == 0) first_row_ = pick(num_rows + 3);
+    if (pick(2) == 0) end_row_ = first_row_ + pick(num_rows + 3);
+  }
+
+  // Borrows from this object.
+  RowFilter filter() const {
+    RowFilter filter;
+    if (allow_) filter.allow = *allow_;
+    filter.deny = deny_;
+    filter.first_row = first_row_;
+    filter.end_row = end_row_;
+    return filter;
+  }
+
+  bool LetsThrough(int64_t id) const {
+    const auto has = [id](const std::vector<int64_t>& ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
+    return (!allow_ || has(*allow_)) && !has(deny_) && id >= first_row_ && id < end_row_.value_or(num_rows_);
+  }
+
+  std::string Text() const {
+    return (allow_ ? "allow " + std::to_string(allow_->size()) : std::string("all")) + " deny " +
+           std::to_string(deny_.size()) + " rows " + std::to_string(first_row_) + ".." +
+           std::to_string(end_row_.value_or(-1));
+  }
+
+ private:
+  const int64_t num_rows_;
+  std::optional<std::vector<int64_t>> allow_;
+  std::vector<int64_t> deny_;
+  int64_t first_row_ = 0;
+  std::optional<int64_t> end_row_;
+};
+
+// Random tables of every kind against the reference, with filters, exclusions and thresholds. EMBEDDING_SEARCH_ROUNDS
+// asks for more rounds.
 TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
   const char* asked = std::getenv("EMBEDDING_SEARCH_ROUNDS");
   const int rounds = asked != nullptr ? std::atoi(asked) : 2000;
@@ -139,6 +192,7 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
   WorkerPool one(1);
   WorkerPool two(2);
   int64_t queries_checked = 0;
+  int64_t neighbours_checked = 0;
   int64_t fallbacks = 0;
   int64_t mismatches = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -161,13 +215,26 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
     query.metric = metric;
     const int64_t ks[] = {1, 2, 10, 1 + num_rows / 10, num_rows, num_rows + 5};
     query.k = ks[pick(6)];
+    const RandomFilter filter(num_rows, random);
+    query.filter = filter.filter();
+    // None, the row that the query is made from, or several, some of them twice.
+    const auto exclusions = [&](int64_t row) {
+      std::vector<int64_t> excluded;
+      const int64_t way = pick(4);
+      if (way >= 2) excluded.push_back(row);
+      if (way == 3) {
+        for (int64_t i = 0; i < 5; ++i)
+          excluded.insert(excluded.end(), static_cast<size_t>(1 + pick(2)), pick(num_rows));
+      }
+      return excluded;
+    };
     std::vector<std::vector<double>> vectors(static_cast<size_t>(1 + pick(6)));
     for (std::vector<double>& vector : vectors) {
       int64_t row = pick(num_rows);
       while (!table->IsFinite(row) && row > 0) --row;
       if (pick(2) == 0 && table->IsFinite(row)) {
         query.queries.push_back({table->row(row), ElementTypeOf(dtype)});
-        query.excluded_row.push_back(pick(2) == 0 ? row : -1);
+        query.excluded_rows.push_back(exclusions(row));
         continue;
       }
       // A raw vector of doubles: another kind, a scaled row moved a little, or zero.
@@ -182,7 +249,17 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
       }
       if (pick(20) == 0) std::fill(vector.begin(), vector.end(), 0.0);
       query.queries.push_back({vector.data(), ElementType::kF64});
-      query.excluded_row.push_back(pick(4) == 0 ? row : -1);
+      query.excluded_rows.push_back(exclusions(row));
+    }
+    if (pick(3) == 0) {
+      // The score of some row itself, the next one beyond it, or one that nothing or everything reaches.
+      const std::vector<Neighbour> all =
+          ReferenceNeighbours(metric, rows, dim, query.queries[0], num_rows, [](int64_t) { return true; });
+      const float score = all.empty() ? 0 : all[static_cast<size_t>(pick(static_cast<int64_t>(all.size())))].score;
+      const float limit = std::numeric_limits<float>::max();
+      const float thresholds[] = {score,  score, std::nextafter(score, limit), std::nextafter(score, -limit), 0,
+                                  -limit, limit};
+      query.threshold = thresholds[pick(7)];
     }
     const NeighbourResult got = Search(*index, query, pool);
     ASSERT_EQ(got.outcome, WorkOutcome::kComplete);
@@ -190,18 +267,24 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
     fallbacks += got.stats.fallback_queries;
     for (size_t i = 0; i < query.queries.size(); ++i) {
       ++queries_checked;
-      const auto want = ReferenceNeighbours(metric, rows, dim, query.queries[i], query.k, query.excluded_row[i]);
+      const std::vector<int64_t>& excluded = query.excluded_rows[i];
+      const auto may_find = [&](int64_t id) {
+        return filter.LetsThrough(id) && std::find(excluded.begin(), excluded.end(), id) == excluded.end();
+      };
+      const auto want = ReferenceNeighbours(metric, rows, dim, query.queries[i], query.k, may_find, query.threshold);
+      neighbours_checked += static_cast<int64_t>(want.size());
       if (Bits(got.neighbours[i]) == Bits(want)) continue;
       ++mismatches;
       ADD_FAILURE() << "round " << round << " query " << i << " metric " << static_cast<int>(metric) << " "
                     << std::string(DtypeName(dtype)) << " kind " << static_cast<int>(kind) << " rows " << num_rows
-                    << " dim " << dim << " k " << query.k << " target " << SimdTargetName();
+                    << " dim " << dim << " k " << query.k << " filter " << filter.Text() << " threshold "
+                    << (query.threshold ? std::to_string(*query.threshold) : "none") << " target " << SimdTargetName();
       if (mismatches > 10) return;
     }
   }
-  std::printf("%lld queries in %d rounds, %lld by the full scan, %lld mismatches\n",
-              static_cast<long long>(queries_checked), rounds, static_cast<long long>(fallbacks),
-              static_cast<long long>(mismatches));
+  std::printf("%lld queries in %d rounds, %lld neighbours, %lld queries by the full scan, %lld mismatches\n",
+              static_cast<long long>(queries_checked), rounds, static_cast<long long>(neighbours_checked),
+              static_cast<long long>(fallbacks), static_cast<long long>(mismatches));
 }
 
 TEST(ExactIndexTest, EqualRowsGiveLowestIdsThroughTheFullScan) {
@@ -211,7 +294,7 @@ TEST(ExactIndexTest, EqualRowsGiveLowestIdsThroughTheFullScan) {
   const auto index = BuildExactIndex(*table, pool);
   const std::vector<float> query(8, 1.0f);
   for (Metric metric : kMetrics) {
-    const NeighbourResult got = Search(*index, {metric, 3, {View(query)}, {1}}, pool);
+    const NeighbourResult got = Search(*index, {metric, 3, {View(query)}, {{1}}}, pool);
     EXPECT_EQ(got.stats.fallback_queries, 1);
     ASSERT_EQ(got.neighbours[0].size(), 3u);
     EXPECT_EQ(got.neighbours[0][0].id, 0);
@@ -226,7 +309,7 @@ TEST(ExactIndexTest, PassRescoresFewRowsOfAnOrdinaryTable) {
   const auto table = TableOf(Dtype::kF32, 64, RandomRows(VectorKind::kGaussian, 20000, 64, random));
   const auto index = BuildExactIndex(*table, pool);
   for (Metric metric : kMetrics) {
-    const NeighbourResult got = Search(*index, {metric, 10, {{table->row(3), ElementType::kF32}}, {3}}, pool);
+    const NeighbourResult got = Search(*index, {metric, 10, {{table->row(3), ElementType::kF32}}, {{3}}}, pool);
     EXPECT_EQ(got.stats.fallback_queries, 0);
     EXPECT_EQ(got.stats.rows_scanned, 20000);
     EXPECT_LE(got.stats.rows_rescored, 40);
@@ -287,12 +370,12 @@ TEST(ExactIndexTest, AnswersDoNotDependOnTheBatch) {
   NeighbourQuery batch{Metric::kCosine, 5, {}, {}};
   for (int64_t i = 0; i < 150; ++i) {  // more than one group of queries
     batch.queries.push_back({table->row(i * 7), ElementType::kBF16});
-    batch.excluded_row.push_back(i * 7);
+    batch.excluded_rows.push_back({i * 7});
   }
   const NeighbourResult together = Search(*index, batch, pool);
   for (size_t i = 0; i < batch.queries.size(); ++i) {
     const NeighbourResult alone =
-        Search(*index, {batch.metric, batch.k, {batch.queries[i]}, {batch.excluded_row[i]}}, pool);
+        Search(*index, {batch.metric, batch.k, {batch.queries[i]}, {batch.excluded_rows[i]}}, pool);
     ASSERT_EQ(Bits(together.neighbours[i]), Bits(alone.neighbours[0])) << i;
   }
 }
@@ -324,6 +407,74 @@ TEST(ExactIndexTest, StopsInsideTheFullScan) {
       Search(*index, {Metric::kDot, 1, {View(query)}, {}}, pool, [&polls] { return polls.fetch_add(1) >= 6; });
   EXPECT_EQ(got.outcome, WorkOutcome::kStopped);
   EXPECT_LE(got.stats.blocks_scanned, 6);
+}
+
+TEST(ExactIndexTest, FewAllowedRowsAreScoredWithoutAPass) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(7);
+  const auto table = TableOf(Dtype::kF32, 32, RandomRows(VectorKind::kGaussian, 20000, 32, random));
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<int64_t> allow = {19999, 5, 5, 700, 20000, int64_t{1} << 62};
+  const std::vector<int64_t> deny = {5};
+  NeighbourQuery query{Metric::kCosine, 10, {{table->row(700), ElementType::kF32}}, {}};
+  query.filter.allow = allow;
+  query.filter.deny = deny;
+  const NeighbourResult got = Search(*index, query, pool);
+  ASSERT_EQ(got.neighbours[0].size(), 2u);
+  EXPECT_EQ(got.neighbours[0][0], (Neighbour{700, 1.0f}));
+  EXPECT_EQ(got.neighbours[0][1].id, 19999);
+  EXPECT_EQ(got.stats.rows_scanned, 0);
+  EXPECT_EQ(got.stats.rows_rescored, 2);
+  EXPECT_EQ(got.stats.fallback_queries, 0);
+}
+
+TEST(ExactIndexTest, RangeOfRowsIsAllThatIsScanned) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(8);
+  const auto table = TableOf(Dtype::kF32, 32, RandomRows(VectorKind::kGaussian, 20000, 32, random));
+  const auto index = BuildExactIndex(*table, pool);
+  NeighbourQuery query{Metric::kDot, 5, {{table->row(2500), ElementType::kF32}}, {{2500}}};
+  query.filter.first_row = 2000;
+  query.filter.end_row = 3000;
+  const NeighbourResult got = Search(*index, query, pool);
+  EXPECT_EQ(got.stats.rows_scanned, 1000);
+  for (const Neighbour& neighbour : got.neighbours[0]) {
+    EXPECT_GE(neighbour.id, 2000);
+    EXPECT_LT(neighbour.id, 3000);
+    EXPECT_NE(neighbour.id, 2500);
+  }
+  EXPECT_EQ(got.neighbours[0].size(), 5u);
+  // k beside the range, not the table, decides whether a pass pays.
+  query.k = 900;
+  EXPECT_EQ(Search(*index, query, pool).stats.rows_rescored, 1000);
+}
+
+TEST(ExactIndexTest, ThresholdSavesTheRescoringOfFarRows) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(9);
+  const auto table = TableOf(Dtype::kF32, 64, RandomRows(VectorKind::kGaussian, 20000, 64, random));
+  const auto index = BuildExactIndex(*table, pool);
+  NeighbourQuery query{Metric::kCosine, 100, {{table->row(3), ElementType::kF32}}, {}};
+  query.threshold = 0.9f;  // no random row is that close but the query's own
+  const NeighbourResult got = Search(*index, query, pool);
+  EXPECT_EQ(got.neighbours[0], (std::vector<Neighbour>{{3, 1.0f}}));
+  EXPECT_EQ(got.stats.rows_rescored, 1);
+}
+
+TEST(ExactIndexTest, FilterThatLetsNothingThroughGivesEmptyResults) {
+  WorkerPool pool(1);
+  const auto table = TableOf(Dtype::kF32, 3, kToys);
+  const auto index = BuildExactIndex(*table, pool);
+  const std::vector<float> robot = {1, 0, 1};
+  NeighbourQuery query{Metric::kDot, 4, {View(robot), View(robot)}, {}};
+  query.filter.allow.emplace();
+  EXPECT_THAT(Search(*index, query, pool).neighbours, ElementsAre(IsEmpty(), IsEmpty()));
+  query.filter.allow.reset();
+  query.filter.first_row = 4;
+  EXPECT_THAT(Search(*index, query, pool).neighbours, ElementsAre(IsEmpty(), IsEmpty()));
+  query.filter.first_row = 2;
+  query.filter.end_row = 2;
+  EXPECT_THAT(Search(*index, query, pool).neighbours, ElementsAre(IsEmpty(), IsEmpty()));
 }
 
 }  // namespace

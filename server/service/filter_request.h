@@ -1,0 +1,20 @@
+// Which rows a NearestNeighbour may find, from the wire.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "embedding/v1/embedding.pb.h"
+#include "server/search/neighbour_index.h"
+#include "server/service/limits.h"
+
+namespace embedding {
+
+// Checks filter and score_threshold, neither of which needs the table, and sets them in the query. The lists of the
+// query borrow from the request. INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED), with the field's path.
+absl::Status TakeFilter(const v1::NearestNeighbourRequest& request, const RequestLimits& limits, NeighbourQuery* query);
+
+// No more rows than these pass the filter, in a table of num_rows.
+int64_t MostEligible(const RowFilter& filter, int64_t num_rows);
+
+}  // namespace embedding
