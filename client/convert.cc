@@ -128,6 +128,7 @@ ServerLimits FromWire(const v1::Limits& limits) {
       .max_queries = limits.max_queries(),
       .max_k = limits.max_k(),
       .max_pairs = limits.max_pairs(),
+      .max_filter_ids = limits.max_filter_ids(),
       .max_request_bytes = limits.max_request_bytes(),
       .max_response_bytes = limits.max_response_bytes(),
       .max_deadline = Milliseconds(limits.max_deadline()),

@@ -152,12 +152,14 @@ struct TableInfo {
   int64_t non_finite_rows = 0;  // that hold NaN or infinity
 };
 
-// Limits of one request. The client splits what would pass them; k, max_k, stays the caller's.
+// Limits of one request. The client splits what would pass them; k (max_k) and the ids of a filter (max_filter_ids)
+// stay the caller's.
 struct ServerLimits {
   int64_t max_ids = 0;
   int64_t max_queries = 0;
   int64_t max_k = 0;
   int64_t max_pairs = 0;
+  int64_t max_filter_ids = 0;
   int64_t max_request_bytes = 0;
   int64_t max_response_bytes = 0;
   std::chrono::milliseconds max_deadline{0};

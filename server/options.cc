@@ -143,6 +143,8 @@ std::vector<Setting> MakeSettings() {
                       [](ServerOptions& o) -> int64_t& { return o.limits.max_k; }));
   all.push_back(Count("max-pairs", limits, "scores of a Similarity", 1, int64_t{1} << 28,
                       [](ServerOptions& o) -> int64_t& { return o.limits.max_pairs; }));
+  all.push_back(Count("max-filter-ids", limits, "ids in both lists of a filter", 1, int64_t{1} << 28,
+                      [](ServerOptions& o) -> int64_t& { return o.limits.max_filter_ids; }));
   all.push_back(Size("max-request-bytes", limits, "size of a request", kKiB, kGiB,
                      [](ServerOptions& o) -> int64_t& { return o.limits.max_request_bytes; }));
   all.push_back(Size("max-response-bytes", limits, "size of an answer", kKiB, kGiB,

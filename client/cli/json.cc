@@ -100,6 +100,7 @@ std::string ToJson(const ServerInfo& info, bool pretty) {
   limits.set_max_queries(info.limits.max_queries);
   limits.set_max_k(info.limits.max_k);
   limits.set_max_pairs(info.limits.max_pairs);
+  limits.set_max_filter_ids(info.limits.max_filter_ids);
   limits.set_max_request_bytes(info.limits.max_request_bytes);
   limits.set_max_response_bytes(info.limits.max_response_bytes);
   *limits.mutable_max_deadline() = TimeUtil::MillisecondsToDuration(info.limits.max_deadline.count());

@@ -190,6 +190,7 @@ std::vector<std::pair<const char*, std::string>> InfoFields(const ServerInfo& in
           {"max_queries", absl::StrCat(limits.max_queries)},
           {"max_k", absl::StrCat(limits.max_k)},
           {"max_pairs", absl::StrCat(limits.max_pairs)},
+          {"max_filter_ids", absl::StrCat(limits.max_filter_ids)},
           {"max_request_bytes", absl::StrCat(limits.max_request_bytes)},
           {"max_response_bytes", absl::StrCat(limits.max_response_bytes)},
           {"max_deadline", absl::FormatDuration(absl::FromChrono(limits.max_deadline))}};

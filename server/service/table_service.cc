@@ -41,6 +41,7 @@ class TableService {
     limits->set_max_queries(context_.limits.max_queries);
     limits->set_max_k(context_.limits.max_k);
     limits->set_max_pairs(context_.limits.max_pairs);
+    limits->set_max_filter_ids(context_.limits.max_filter_ids);
     limits->set_max_request_bytes(context_.limits.max_request_bytes);
     limits->set_max_response_bytes(context_.limits.max_response_bytes);
     *limits->mutable_max_deadline() = TimeUtil::MillisecondsToDuration(context_.limits.max_deadline.count());

@@ -151,6 +151,7 @@ class FakeService::Tables : public v1::TableService::Service {
     limits.set_max_queries(fake_.settings_.max_queries);
     limits.set_max_k(fake_.settings_.max_k);
     limits.set_max_pairs(fake_.settings_.max_pairs);
+    limits.set_max_filter_ids(fake_.settings_.max_filter_ids);
     limits.set_max_request_bytes(fake_.settings_.max_request_bytes);
     limits.set_max_response_bytes(fake_.settings_.max_response_bytes);
     limits.mutable_max_deadline()->set_seconds(30);

@@ -24,6 +24,7 @@ class FakeService {
     int64_t max_queries = 100;
     int64_t max_k = 100;
     int64_t max_pairs = 10000;
+    int64_t max_filter_ids = 10000;
     int64_t max_request_bytes = 1 << 20;
     int64_t max_response_bytes = 1 << 20;
     uint64_t version = 1;

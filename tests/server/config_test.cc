@@ -37,6 +37,7 @@ TEST(SettingsTableTest, EachSettingChangesItselfAlone) {
                                                     {"max-queries", "8"},
                                                     {"max-k", "9"},
                                                     {"max-pairs", "11"},
+                                                    {"max-filter-ids", "10"},
                                                     {"max-request-bytes", "12KiB"},
                                                     {"max-response-bytes", "13KiB"},
                                                     {"max-deadline", "14s"},

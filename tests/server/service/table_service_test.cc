@@ -18,6 +18,7 @@ TEST(GetServerInfoTest, AnswersWhileTablesLoadAndWhileDraining) {
   limits.max_queries = 12;
   limits.max_k = 13;
   limits.max_pairs = 14;
+  limits.max_filter_ids = 18;
   limits.max_request_bytes = 15;
   limits.max_response_bytes = 1600;
   limits.max_deadline = std::chrono::milliseconds(1700);
@@ -32,6 +33,7 @@ TEST(GetServerInfoTest, AnswersWhileTablesLoadAndWhileDraining) {
   EXPECT_EQ(response.limits().max_queries(), 12);
   EXPECT_EQ(response.limits().max_k(), 13);
   EXPECT_EQ(response.limits().max_pairs(), 14);
+  EXPECT_EQ(response.limits().max_filter_ids(), 18);
   EXPECT_EQ(response.limits().max_request_bytes(), 15);
   EXPECT_EQ(response.limits().max_response_bytes(), 1600);
   EXPECT_EQ(response.limits().max_deadline().seconds(), 1);
