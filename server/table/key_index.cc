@@ -27,11 +27,13 @@ uint64_t Head(absl::string_view key) {
 
 }  // namespace
 
-std::unique_ptr<const KeyIndex> KeyIndex::Create(std::string blob, std::vector<uint64_t> offsets,
-                                                 Duplicate* duplicate) {
+std::unique_ptr<const KeyIndex> KeyIndex::Create(std::string blob, std::vector<uint64_t> offsets, Duplicate* duplicate,
+                                                 bool first_keeps) {
   assert(!offsets.empty() && offsets.back() == blob.size());
   std::unique_ptr<KeyIndex> index(new KeyIndex(std::move(blob), std::move(offsets)));
-  if (!index->HashKeys(duplicate)) return nullptr;
+  std::vector<int64_t> losers;
+  if (!index->HashKeys(first_keeps, duplicate, &losers)) return nullptr;
+  if (!losers.empty()) index->DropKeys(losers);
   index->SortKeys();
   return index;
 }
@@ -39,22 +41,43 @@ std::unique_ptr<const KeyIndex> KeyIndex::Create(std::string blob, std::vector<u
 KeyIndex::KeyIndex(std::string blob, std::vector<uint64_t> offsets)
     : blob_(std::move(blob)), offsets_(std::move(offsets)) {}
 
-bool KeyIndex::HashKeys(Duplicate* duplicate) {
+bool KeyIndex::HashKeys(bool first_keeps, Duplicate* duplicate, std::vector<int64_t>* losers) {
   slots_.assign(std::bit_ceil(static_cast<size_t>(num_rows()) * 2 + 1), kFree);
   const size_t mask = slots_.size() - 1;
   for (int64_t row = 0; row < num_rows(); ++row) {
     const absl::string_view key = KeyOf(row);
     if (key.empty()) continue;
     size_t slot = XXH3_64bits(key.data(), key.size()) & mask;
-    for (; slots_[slot] != kFree; slot = (slot + 1) & mask) {
-      if (KeyOf(slots_[slot]) == key) {
-        *duplicate = {.first_row = slots_[slot], .second_row = row, .key = std::string(key)};
-        return false;
-      }
+    while (slots_[slot] != kFree && KeyOf(slots_[slot]) != key) slot = (slot + 1) & mask;
+    if (slots_[slot] == kFree) {
+      slots_[slot] = static_cast<uint32_t>(row);
+    } else if (first_keeps) {
+      losers->push_back(row);
+    } else {
+      *duplicate = {.first_row = slots_[slot], .second_row = row, .key = std::string(key)};
+      return false;
     }
-    slots_[slot] = static_cast<uint32_t>(row);
   }
   return true;
+}
+
+void KeyIndex::DropKeys(const std::vector<int64_t>& rows) {
+  duplicate_keys_ = static_cast<int64_t>(rows.size());
+  auto next = rows.begin();
+  uint64_t kept = 0;
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    const uint64_t begin = offsets_[static_cast<size_t>(row)];
+    const uint64_t size = offsets_[static_cast<size_t>(row) + 1] - begin;
+    offsets_[static_cast<size_t>(row)] = kept;
+    if (next != rows.end() && *next == row) {
+      ++next;
+      continue;
+    }
+    std::memmove(blob_.data() + kept, blob_.data() + begin, size);
+    kept += size;
+  }
+  offsets_.back() = kept;
+  blob_.resize(kept);
 }
 
 void KeyIndex::SortKeys() {

@@ -41,7 +41,8 @@ void SwapBytes(std::byte* bytes, size_t count, size_t element_size) {
 // One load: its lanes take blocks of kFingerprintBlockBytes of memory from a counter.
 class Loader {
  public:
-  Loader(const SourceFile& file, const RowLayout& layout, std::byte* rows, const LoadProgress& progress)
+  // file: null if the rows are there already.
+  Loader(const SourceFile* file, const RowLayout& layout, std::byte* rows, const LoadProgress& progress)
       : file_(file),
         layout_(layout),
         dtype_(layout.dtype == Dtype::kF64 ? Dtype::kF32 : layout.dtype),
@@ -121,6 +122,7 @@ class Loader {
   // Fills memory bytes [at, at + size). Pieces begin and end between elements: every size here is a multiple of 8 but
   // the last.
   absl::Status ReadPiece(size_t at, size_t size, std::vector<double>* doubles) {
+    if (file_ == nullptr) return absl::OkStatus();
     const size_t count = size / element_bytes_;
     const size_t file_element_bytes = DtypeSize(layout_.dtype);
     const uint64_t offset = layout_.offset + at / element_bytes_ * file_element_bytes;
@@ -129,7 +131,7 @@ class Loader {
       doubles->resize(count);
       to = reinterpret_cast<std::byte*>(doubles->data());
     }
-    if (absl::Status status = file_.ReadAt(offset, count * file_element_bytes, to); !status.ok()) return status;
+    if (absl::Status status = file_->ReadAt(offset, count * file_element_bytes, to); !status.ok()) return status;
     if (layout_.big_endian) SwapBytes(to, count, file_element_bytes);
     if (layout_.dtype == Dtype::kF64) {
       const size_t first = NarrowF64ToF32(doubles->data(), count, reinterpret_cast<float*>(rows_ + at));
@@ -167,7 +169,7 @@ class Loader {
     if (progress_) progress_(done_bytes_, static_cast<int64_t>(total_bytes_));
   }
 
-  const SourceFile& file_;
+  const SourceFile* const file_;
   const RowLayout layout_;
   const Dtype dtype_;  // in memory
   const size_t element_bytes_;
@@ -185,6 +187,13 @@ class Loader {
   int64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+// Runs the loader over `bytes` bytes of rows.
+void RunLoader(Loader& loader, uint64_t bytes, WorkerPool& pool) {
+  const uint64_t blocks = (bytes + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes;
+  const int lanes = static_cast<int>(std::min<uint64_t>(blocks, static_cast<uint64_t>(pool.num_threads())));
+  pool.RunAndWait(lanes, [&](int) { loader.RunLane(); });
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& layout, bool allow_non_finite,
@@ -200,11 +209,19 @@ absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& lay
   const uint64_t memory_bytes = layout.dtype == Dtype::kF64 ? file_bytes / 2 : file_bytes;
   absl::StatusOr<std::shared_ptr<std::byte>> memory = AllocatePrivate(memory_bytes);
   if (!memory.ok()) return memory.status();
-  Loader loader(file, layout, memory->get(), progress);
-  const uint64_t blocks = (memory_bytes + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes;
-  const int lanes = static_cast<int>(std::min<uint64_t>(blocks, static_cast<uint64_t>(pool.num_threads())));
-  pool.RunAndWait(lanes, [&](int) { loader.RunLane(); });
+  Loader loader(&file, layout, memory->get(), progress);
+  RunLoader(loader, memory_bytes, pool);
   return loader.Finish(*std::move(memory), allow_non_finite);
+}
+
+absl::StatusOr<LoadedRows> ScanRows(std::shared_ptr<std::byte> rows, Dtype dtype, int64_t num_rows, int64_t dim,
+                                    bool allow_non_finite, WorkerPool& pool) {
+  assert(dtype != Dtype::kF64);
+  const RowLayout layout = {.dtype = dtype, .num_rows = num_rows, .dim = dim};
+  const LoadProgress none;
+  Loader loader(nullptr, layout, rows.get(), none);
+  RunLoader(loader, static_cast<uint64_t>(num_rows * dim) * DtypeSize(dtype), pool);
+  return loader.Finish(std::move(rows), allow_non_finite);
 }
 
 }  // namespace embedding

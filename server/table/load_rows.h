@@ -30,4 +30,9 @@ struct LoadedRows {
 absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& layout, bool allow_non_finite,
                                     WorkerPool& pool, const LoadProgress& progress);
 
+// As LoadRows for rows that are in memory already: hashes and scans rows, [num_rows, dim] of dtype, and takes them
+// over.
+absl::StatusOr<LoadedRows> ScanRows(std::shared_ptr<std::byte> rows, Dtype dtype, int64_t num_rows, int64_t dim,
+                                    bool allow_non_finite, WorkerPool& pool);
+
 }  // namespace embedding

@@ -7,6 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/table/glove.h"
+#include "server/table/keyed_rows.h"
 #include "server/table/load_rows.h"
 #include "server/table/npy.h"
 #include "server/table/quote.h"
@@ -15,6 +17,7 @@
 #include "server/table/sniff.h"
 #include "server/table/source_file.h"
 #include "server/table/vecs.h"
+#include "server/table/word2vec.h"
 
 namespace embedding {
 namespace {
@@ -29,6 +32,12 @@ TableFormat FormatOf(FileKind kind) {
       return TableFormat::kNpy;
     case FileKind::kFbin:
       return TableFormat::kFbin;
+    case FileKind::kWord2vec:
+      return TableFormat::kWord2vec;
+    case FileKind::kWord2vecText:
+      return TableFormat::kWord2vecText;
+    case FileKind::kGlove:
+      return TableFormat::kGlove;
     default:
       return TableFormat::kAuto;
   }
@@ -39,6 +48,8 @@ TableFormat FormatOfExtension(string_view path) {
   if (absl::EndsWithIgnoreCase(path, ".npy")) return TableFormat::kNpy;
   if (absl::EndsWithIgnoreCase(path, ".fbin")) return TableFormat::kFbin;
   if (absl::EndsWithIgnoreCase(path, ".raw")) return TableFormat::kRaw;
+  // Both kinds of text bear both names. One with a header is known by it; the other reader says what is wrong.
+  if (absl::EndsWithIgnoreCase(path, ".txt") || absl::EndsWithIgnoreCase(path, ".vec")) return TableFormat::kGlove;
   return TableFormat::kAuto;
 }
 
@@ -69,10 +80,12 @@ absl::StatusOr<TableFormat> DecideFormat(const TableOptions& options, const Snif
   }
   if (wanted == TableFormat::kAuto && file_size == 0) return absl::DataLossError("file ends at byte 0: it is empty");
   if (wanted == TableFormat::kAuto) {
-    return absl::DataLossError(absl::StrCat(
-        "format not recognised by the first bytes or the extension; give format=safetensors, npy, fbin, or raw with "
-        "dtype= and dim= (the file has ",
-        file_size, " bytes)"));
+    return absl::DataLossError(
+        absl::StrCat("format not recognised by the first bytes or the extension; give format=safetensors, npy, fbin, "
+                     "word2vec, word2vec-text, "
+                     "glove, or raw with "
+                     "dtype= and dim= (the file has ",
+                     file_size, " bytes)"));
   }
   return wanted;
 }
@@ -88,6 +101,15 @@ absl::Status CheckOptions(const TableOptions& options, TableFormat format) {
   }
   if (format != TableFormat::kSafetensors && !options.tensor.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("tensor= is for format=safetensors, the file is read as ", name));
+  }
+  if (HoldsKeys(format) && !options.vocab.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocab= is for files without keys, the file is read as ", name, ", which holds its own"));
+  }
+  if (!HoldsKeys(format) && options.vocab.empty() && (options.keys.skip_invalid || options.keys.first_keeps)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.keys.skip_invalid ? "invalid-keys=" : "duplicate-keys=", " needs vocab=, the file is read as ", name,
+        ", which holds no keys"));
   }
   return absl::OkStatus();
 }
@@ -123,6 +145,9 @@ absl::StatusOr<RowLayout> ReadLayout(const SourceFile& file, string_view head, T
     }
     case TableFormat::kFbin:
       return ParseFbin(head, file.size(), limits);
+    case TableFormat::kWord2vec:
+    case TableFormat::kWord2vecText:
+    case TableFormat::kGlove:
     case TableFormat::kRaw:
     case TableFormat::kAuto:
       break;
@@ -136,6 +161,46 @@ std::string VocabularyPath(const TableOptions& options) {
   return options.path.substr(0, slash + 1) + options.vocab;
 }
 
+// After num_rows, dim and the vocabulary.
+void TakeRows(LoadedRows rows, EmbeddingTable::Parts* parts) {
+  parts->dtype = rows.dtype;
+  parts->rows = std::move(rows.bytes);
+  parts->zero_rows = rows.zero_rows;
+  parts->non_finite_rows = std::move(rows.non_finite_rows);
+  parts->fingerprint = Fingerprint(parts->dtype, parts->num_rows, parts->dim, rows.digests, parts->vocabulary.get());
+}
+
+absl::StatusOr<KeyedRows> ReadKeyedRows(const SourceFile& file, TableFormat format, const TableOptions& options,
+                                        const TableLimits& limits, WorkerPool& pool, const LoadProgress& progress) {
+  if (format == TableFormat::kWord2vec) return ReadWord2vec(file, limits, options.keys, progress);
+  const TextRowsOptions text = {.has_header = format == TableFormat::kWord2vecText,
+                                .limits = limits,
+                                .keys = options.keys,
+                                .allow_non_finite = options.allow_non_finite};
+  return ReadTextRows(file, text, pool, progress);
+}
+
+// A file that holds keys beside its rows, of parts->format.
+absl::Status LoadKeyedRows(const SourceFile& file, const TableOptions& options, const TableLimits& limits,
+                           WorkerPool& pool, const LoadProgress& progress, EmbeddingTable::Parts* parts) {
+  absl::StatusOr<KeyedRows> keyed = ReadKeyedRows(file, parts->format, options, limits, pool, progress);
+  if (!keyed.ok()) return keyed.status();
+  parts->num_rows = keyed->num_rows;
+  parts->dim = keyed->dim;
+  parts->source_dtype = Dtype::kF32;
+  const bool in_lines = parts->format != TableFormat::kWord2vec;
+  const int64_t first = parts->format == TableFormat::kGlove ? 1 : parts->format == TableFormat::kWord2vecText ? 2 : 0;
+  absl::StatusOr<std::unique_ptr<const Vocabulary>> keys =
+      TakeKeys(&*keyed, in_lines ? "line" : "row", first, options.keys);
+  if (!keys.ok()) return keys.status();
+  parts->vocabulary = *std::move(keys);
+  absl::StatusOr<LoadedRows> rows =
+      ScanRows(std::move(keyed->rows), Dtype::kF32, parts->num_rows, parts->dim, options.allow_non_finite, pool);
+  if (!rows.ok()) return rows.status();
+  TakeRows(*std::move(rows), parts);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, const TableLimits& limits,
                                                 WorkerPool& pool, const LoadProgress& progress) {
   const auto with_path = [&](const absl::Status& status) { return WithPath(options.path, status); };
@@ -146,32 +211,34 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
   absl::StatusOr<TableFormat> format = DecideFormat(options, SniffFile(*head, file->size()), file->size());
   if (!format.ok()) return with_path(format.status());
   if (absl::Status status = CheckOptions(options, *format); !status.ok()) return with_path(status);
-  absl::StatusOr<RowLayout> layout = ReadLayout(*file, *head, *format, options, limits);
-  if (!layout.ok()) return with_path(layout.status());
 
   EmbeddingTable::Parts parts;
   parts.name = options.name;
+  parts.format = *format;
+  parts.metric = options.metric;
+  if (HoldsKeys(*format)) {
+    absl::Status status = LoadKeyedRows(*file, options, limits, pool, progress, &parts);
+    // A file that changed explains any other error.
+    if (absl::Status changed = file->CheckUnchanged(); !changed.ok()) status = std::move(changed);
+    if (!status.ok()) return with_path(status);
+    return parts;
+  }
+  absl::StatusOr<RowLayout> layout = ReadLayout(*file, *head, *format, options, limits);
+  if (!layout.ok()) return with_path(layout.status());
   parts.num_rows = layout->num_rows;
   parts.dim = layout->dim;
   parts.source_dtype = layout->dtype;
-  parts.format = *format;
-  parts.metric = options.metric;
   // Before the rows: it is read in less time, and it is what is wrong more often.
   if (!options.vocab.empty()) {
     absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
-        LoadTextVocabulary(VocabularyPath(options), layout->num_rows, options.skip_invalid_keys);
+        LoadTextVocabulary(VocabularyPath(options), layout->num_rows, options.keys);
     if (!vocabulary.ok()) return vocabulary.status();
     parts.vocabulary = *std::move(vocabulary);
   }
   absl::StatusOr<LoadedRows> rows = LoadRows(*file, *layout, options.allow_non_finite, pool, progress);
-  // A file that changed explains any other error.
   if (absl::Status status = file->CheckUnchanged(); !status.ok()) return with_path(status);
   if (!rows.ok()) return with_path(rows.status());
-  parts.dtype = rows->dtype;
-  parts.rows = std::move(rows->bytes);
-  parts.zero_rows = rows->zero_rows;
-  parts.non_finite_rows = std::move(rows->non_finite_rows);
-  parts.fingerprint = Fingerprint(parts.dtype, parts.num_rows, parts.dim, rows->digests, parts.vocabulary.get());
+  TakeRows(*std::move(rows), &parts);
   return parts;
 }
 

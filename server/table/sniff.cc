@@ -1,11 +1,14 @@
 #include "server/table/sniff.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "server/table/safetensors.h"
+#include "server/table/text_row.h"
 #include "server/table/vecs.h"
+#include "server/table/word2vec.h"
 
 namespace embedding {
 namespace {
@@ -58,6 +61,34 @@ bool LooksLikePickle(string_view head) {
          (opcode == ']' || opcode == '}' || opcode == ')' || opcode == 'c' || opcode == '(' || opcode == 0x8A);
 }
 
+// Fields behind the key that the line shows, if all of them are numbers and no byte is a control character; 0 if not.
+// The last field of a line that is cut says nothing.
+int64_t NumbersInTextRow(string_view line, bool is_cut) {
+  if (is_cut) line = line.substr(0, std::min(line.find_last_of(" \t"), line.size()));
+  for (const unsigned char byte : line) {
+    if (byte < 0x20 && byte != '\t' && byte != '\r') return 0;
+  }
+  return CountTrailingNumbers(line);
+}
+
+// By the first lines, as far as the head shows them. Two integers alone are a word2vec header, unless the next line
+// looks just the same; what follows tells binary from text. Anything else with two numbers behind its first field is
+// GloVe text.
+FileKind KindOfVectors(string_view head, uint64_t file_size) {
+  const size_t line_end = head.find('\n');
+  const string_view line = head.substr(0, line_end);
+  const bool is_cut = line_end == string_view::npos && head.size() < file_size;
+  if (line_end != string_view::npos && ParseWord2vecHeader(line, /*is_text=*/true).has_value()) {
+    const string_view rest = head.substr(line_end + 1);
+    const size_t row_end = rest.find('\n');
+    const bool row_is_cut = row_end == string_view::npos && head.size() < file_size;
+    const string_view row = rest.substr(0, row_end);
+    if (ParseWord2vecHeader(row, /*is_text=*/true).has_value()) return FileKind::kUnknown;
+    return NumbersInTextRow(row, row_is_cut) > 0 ? FileKind::kWord2vecText : FileKind::kWord2vec;
+  }
+  return NumbersInTextRow(line, is_cut) >= 2 ? FileKind::kGlove : FileKind::kUnknown;
+}
+
 }  // namespace
 
 Sniffed SniffFile(string_view head, uint64_t file_size) {
@@ -84,9 +115,12 @@ Sniffed SniffFile(string_view head, uint64_t file_size) {
     return {kind, kind != FileKind::kZip};
   }
   if (absl::StartsWith(head, "PK\x05\x06")) return {FileKind::kZip, false};
+  // FASTTEXT_FILEFORMAT_MAGIC_INT32 793712314, little-endian (facebookresearch/fastText, src/fasttext.cc).
+  if (absl::StartsWith(head, "\xBA\x16\x4F\x2F")) return {FileKind::kFastText, false};
   if (absl::StartsWith(head, "PAR1")) return {FileKind::kParquet, false};
   if (absl::StartsWith(head, "\x1f\x8b\x08")) return {FileKind::kGzip, false};
   if (LooksLikePickle(head)) return {FileKind::kPickle, false};
+  if (const FileKind kind = KindOfVectors(head, file_size); kind != FileKind::kUnknown) return {kind, true};
   if (LooksLikeFvecs(head, file_size)) return {FileKind::kFvecs, false};
   return {};
 }
@@ -101,6 +135,12 @@ string_view Description(FileKind kind) {
       return "a NumPy .npy file";
     case FileKind::kFbin:
       return "an .fbin file";
+    case FileKind::kWord2vec:
+      return "a word2vec binary file";
+    case FileKind::kWord2vecText:
+      return "a word2vec text file (its first line is rows and width)";
+    case FileKind::kGlove:
+      return "a GloVe text file (a key and numbers in each line)";
     case FileKind::kGitLfsPointer:
       return "a git-lfs pointer, not the file itself: fetch it with git lfs pull";
     case FileKind::kHtml:
@@ -125,6 +165,8 @@ string_view Description(FileKind kind) {
       return "a Parquet file: save the table as safetensors";
     case FileKind::kFvecs:
       return "an .fvecs file (each row begins with its width): convert it to .fbin or .npy";
+    case FileKind::kFastText:
+      return "a fastText model: its vectors are in the .vec file beside it";
   }
   return "";
 }

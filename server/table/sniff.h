@@ -13,6 +13,9 @@ enum class FileKind : uint8_t {
   kSafetensors,
   kNpy,
   kFbin,
+  kWord2vec,
+  kWord2vecText,
+  kGlove,
   // Formats that are not.
   kGitLfsPointer,
   kHtml,
@@ -26,6 +29,7 @@ enum class FileKind : uint8_t {
   kHdf5,
   kParquet,
   kFvecs,
+  kFastText,
 };
 
 // Bytes from the start of a file that SniffFile wants to see, where there are so many.

@@ -33,12 +33,13 @@ absl::Status SetTensor(string_view value, TableOptions* options) {
 
 absl::Status SetFormat(string_view value, TableOptions* options) {
   for (const TableFormat format :
-       {TableFormat::kSafetensors, TableFormat::kNpy, TableFormat::kFbin, TableFormat::kRaw}) {
+       {TableFormat::kSafetensors, TableFormat::kNpy, TableFormat::kFbin, TableFormat::kWord2vec,
+        TableFormat::kWord2vecText, TableFormat::kGlove, TableFormat::kRaw}) {
     if (value != TableFormatName(format)) continue;
     options->format = format;
     return absl::OkStatus();
   }
-  return NotAllowed("format", value, "safetensors, npy, fbin, raw");
+  return NotAllowed("format", value, "safetensors, npy, fbin, word2vec, word2vec-text, glove, raw");
 }
 
 absl::Status SetDtype(string_view value, TableOptions* options) {
@@ -61,7 +62,13 @@ absl::Status SetVocab(string_view value, TableOptions* options) {
 
 absl::Status SetInvalidKeys(string_view value, TableOptions* options) {
   if (value != "refuse" && value != "skip") return NotAllowed("invalid-keys", value, "refuse, skip");
-  options->skip_invalid_keys = value == "skip";
+  options->keys.skip_invalid = value == "skip";
+  return absl::OkStatus();
+}
+
+absl::Status SetDuplicateKeys(string_view value, TableOptions* options) {
+  if (value != "refuse" && value != "first") return NotAllowed("duplicate-keys", value, "refuse, first");
+  options->keys.first_keeps = value == "first";
   return absl::OkStatus();
 }
 
@@ -90,10 +97,15 @@ struct Option {
 };
 
 constexpr Option kOptions[] = {
-    {"tensor", SetTensor}, {"format", SetFormat},
-    {"dtype", SetDtype},   {"dim", SetDim},
-    {"vocab", SetVocab},   {"invalid-keys", SetInvalidKeys},
-    {"metric", SetMetric}, {"allow-non-finite", SetAllowNonFinite},
+    {"tensor", SetTensor},
+    {"format", SetFormat},
+    {"dtype", SetDtype},
+    {"dim", SetDim},
+    {"vocab", SetVocab},
+    {"invalid-keys", SetInvalidKeys},
+    {"duplicate-keys", SetDuplicateKeys},
+    {"metric", SetMetric},
+    {"allow-non-finite", SetAllowNonFinite},
 };
 
 // Levenshtein's distance.
@@ -140,6 +152,9 @@ absl::Status CheckTogether(const TableOptions& options) {
     return Refused(
         absl::StrCat("table option tensor= is for format=safetensors, not ", format, ", which holds one table"));
   }
+  if (!options.vocab.empty() && HoldsKeys(options.format)) {
+    return Refused(absl::StrCat("table option vocab= is not for format=", format, ", whose files hold their keys"));
+  }
   if (options.format == TableFormat::kRaw && !options.dtype.has_value()) {
     return Refused("table option format=raw needs dtype=F32, F16, BF16 or F64");
   }
@@ -161,10 +176,20 @@ string_view TableFormatName(TableFormat format) {
       return "npy";
     case TableFormat::kFbin:
       return "fbin";
+    case TableFormat::kWord2vec:
+      return "word2vec";
+    case TableFormat::kWord2vecText:
+      return "word2vec-text";
+    case TableFormat::kGlove:
+      return "glove";
     case TableFormat::kRaw:
       return "raw";
   }
   return "";
+}
+
+bool HoldsKeys(TableFormat format) {
+  return format == TableFormat::kWord2vec || format == TableFormat::kWord2vecText || format == TableFormat::kGlove;
 }
 
 bool IsTableName(string_view name) {
@@ -204,8 +229,13 @@ absl::StatusOr<TableOptions> ParseTableOptions(string_view text) {
     seen.push_back(key);
     if (absl::Status status = option->set(value, &options); !status.ok()) return status;
   }
-  if (std::find(seen.begin(), seen.end(), "invalid-keys") != seen.end() && options.vocab.empty()) {
-    return Refused("table option invalid-keys= needs vocab=");
+  // The file may turn out to hold keys while the format is open.
+  if (options.vocab.empty() && options.format != TableFormat::kAuto && !HoldsKeys(options.format)) {
+    for (const string_view key : {"invalid-keys", "duplicate-keys"}) {
+      if (std::find(seen.begin(), seen.end(), key) == seen.end()) continue;
+      return Refused(absl::StrCat(
+          "table option ", key, "= needs vocab=, files of format=", TableFormatName(options.format), " hold no keys"));
+    }
   }
   if (absl::Status status = CheckTogether(options); !status.ok()) return status;
   return options;

@@ -8,14 +8,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/table/dtype.h"
+#include "server/table/vocabulary.h"
 
 namespace embedding {
 
 // How a file is laid out; kAuto: told by magic, then by extension.
-enum class TableFormat : uint8_t { kAuto, kSafetensors, kNpy, kFbin, kRaw };
+enum class TableFormat : uint8_t { kAuto, kSafetensors, kNpy, kFbin, kWord2vec, kWord2vecText, kGlove, kRaw };
 
-// "safetensors", "npy", "fbin", "raw"; "auto" for kAuto.
+// "safetensors", "npy", "fbin", "word2vec", "word2vec-text", "glove", "raw"; "auto" for kAuto.
 absl::string_view TableFormatName(TableFormat format);
+
+// Whether files of the format hold a key for each row, so that there is no vocab= beside them.
+bool HoldsKeys(TableFormat format);
 
 // The value of metric=, kept as a word here: only search/ knows what a metric means.
 enum class TableMetric : uint8_t { kCosine, kDot, kEuclidean };
@@ -28,7 +32,7 @@ struct TableOptions {
   std::optional<Dtype> dtype;                 // dtype=: raw only
   int64_t dim = 0;                            // dim=: raw only; 0: not given
   std::string vocab;                          // vocab=: path, relative ones to the table's folder; empty: no keys
-  bool skip_invalid_keys = false;             // invalid-keys=refuse|skip: rows with keys that are not UTF-8 have no key
+  KeyPolicy keys;                             // invalid-keys=refuse|skip, duplicate-keys=refuse|first
   TableMetric metric = TableMetric::kCosine;  // metric=cosine|dot|euclidean
   bool allow_non_finite = false;              // allow-non-finite=true|false
 };

@@ -12,6 +12,6 @@ namespace embedding {
 
 // text: the whole file. Rules and errors as LoadTextVocabulary, except that messages do not begin with a path.
 absl::StatusOr<std::unique_ptr<const Vocabulary>> ParseTextVocabulary(std::string text, int64_t expected_rows,
-                                                                      bool skip_invalid_keys);
+                                                                      KeyPolicy policy);
 
 }  // namespace embedding

@@ -43,7 +43,7 @@ absl::Status CheckKey(int64_t row, string_view key) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Vocabulary>> ParseTextVocabulary(std::string text, int64_t expected_rows,
-                                                                      bool skip_invalid_keys) {
+                                                                      KeyPolicy policy) {
   if (absl::StartsWith(text, "\xEF\xBB\xBF")) {
     return absl::DataLossError("line 1 begins with a byte order mark: save the file as UTF-8 without it");
   }
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<const Vocabulary>> ParseTextVocabulary(std::strin
     if (absl::Status status = CheckKey(row, key); !status.ok()) return status;
     offsets.push_back(kept);
     const bool is_utf8 = all_utf8 || simdjson::validate_utf8(key.data(), key.size());
-    if (!is_utf8 && !skip_invalid_keys) {
+    if (!is_utf8 && !policy.skip_invalid) {
       return LineError(
           row, absl::StrCat(Quoted(key), " is not valid UTF-8 (invalid-keys=skip leaves such rows without key)"));
     }
@@ -83,16 +83,18 @@ absl::StatusOr<std::unique_ptr<const Vocabulary>> ParseTextVocabulary(std::strin
   text.shrink_to_fit();
 
   KeyIndex::Duplicate duplicate;
-  std::unique_ptr<const KeyIndex> index = KeyIndex::Create(std::move(text), std::move(offsets), &duplicate);
+  std::unique_ptr<const KeyIndex> index =
+      KeyIndex::Create(std::move(text), std::move(offsets), &duplicate, policy.first_keeps);
   if (index == nullptr) {
     return LineError(duplicate.second_row,
-                     absl::StrCat("repeats the key of line ", duplicate.first_row + 1, ": ", Quoted(duplicate.key)));
+                     absl::StrCat("repeats the key of line ", duplicate.first_row + 1, ": ", Quoted(duplicate.key),
+                                  " (duplicate-keys=first leaves it to the first row)"));
   }
   return index;
 }
 
 absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::string& path, int64_t expected_rows,
-                                                                     bool skip_invalid_keys) {
+                                                                     KeyPolicy policy) {
   absl::StatusOr<SourceFile> file = SourceFile::Open(path);
   if (!file.ok()) return WithPath(path, file.status());
   if (absl::EndsWithIgnoreCase(path, ".json")) {
@@ -111,7 +113,7 @@ absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::
   if (absl::Status status = file->CheckUnchanged(); !status.ok()) return WithPath(path, status);
   const FileKind kind = SniffFile(string_view(text).substr(0, kSniffBytes), text.size()).kind;
   absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
-      ParseTextVocabulary(std::move(text), expected_rows, skip_invalid_keys);
+      ParseTextVocabulary(std::move(text), expected_rows, policy);
   // Any text may be keys, "<html>" too: what the file looks like only explains why it is refused. But nobody names his
   // rows by a git-lfs pointer, which has three good lines.
   if (kind == FileKind::kGitLfsPointer || (!vocabulary.ok() && kind != FileKind::kUnknown)) {

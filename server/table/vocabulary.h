@@ -32,13 +32,21 @@ class Vocabulary {
   virtual std::vector<int64_t> WithPrefix(absl::string_view prefix, int64_t limit) const = 0;
   // Rows without a key.
   virtual int64_t rows_without_key() const = 0;
+  // Rows among them whose key an earlier row bears (duplicate-keys=first).
+  virtual int64_t duplicate_keys() const = 0;
+};
+
+// What becomes of keys that are not as they should be; by default they are refused.
+struct KeyPolicy {
+  bool skip_invalid = false;  // invalid-keys=skip: a row whose key is not valid UTF-8 has none
+  bool first_keeps = false;  // duplicate-keys=first: of rows with the same key the first keeps it, the others have none
 };
 
 // Reads a .txt vocabulary: line i is the key of row i; lines end with \n or \r\n, the last may lack it. Keys must be
 // valid UTF-8 of 1 to 65,536 bytes, without NUL. expected_rows: V of the table. DATA_LOSS names the path, the line
-// (counted from 1) and the reason: a count of keys other than V, a duplicate key (both lines), an empty key, invalid
-// UTF-8 (unless skip_invalid_keys: then that row has no key).
+// (counted from 1) and the reason: a count of keys other than V, an empty key, and, unless the policy lets them pass, a
+// duplicate key (both lines) or invalid UTF-8.
 absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::string& path, int64_t expected_rows,
-                                                                     bool skip_invalid_keys);
+                                                                     KeyPolicy policy);
 
 }  // namespace embedding

@@ -85,5 +85,25 @@ TEST(KeyIndexTest, AgreesWithASortedSetOnManyRandomKeys) {
   EXPECT_EQ(sorted, std::vector<std::string>(known.begin(), known.end()));
 }
 
+TEST(KeyIndexTest, TheFirstRowKeepsAKeyWhereThatIsWanted) {
+  // Chains of several, and one at each end.
+  const std::string blob = "aabbbabccd";
+  std::vector<uint64_t> offsets(11);
+  for (size_t i = 0; i < offsets.size(); ++i) offsets[i] = i;
+  KeyIndex::Duplicate duplicate;
+  const auto index = KeyIndex::Create(blob, offsets, &duplicate, /*first_keeps=*/true);
+  ASSERT_NE(index, nullptr);
+  const std::vector<std::string> wanted = {"a", "", "b", "", "", "", "", "c", "", "d"};
+  for (size_t row = 0; row < wanted.size(); ++row) {
+    EXPECT_EQ(index->KeyOf(static_cast<int64_t>(row)), wanted[row]);
+    if (!wanted[row].empty()) {
+      EXPECT_EQ(index->Find(wanted[row]), row);
+    }
+  }
+  EXPECT_EQ(index->duplicate_keys(), 6);
+  EXPECT_EQ(index->rows_without_key(), 6);
+  EXPECT_THAT(index->WithPrefix("", 10), ::testing::ElementsAre(0, 2, 7, 9));
+}
+
 }  // namespace
 }  // namespace embedding

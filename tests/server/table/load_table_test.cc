@@ -288,6 +288,59 @@ TEST_F(LoadTableTest, AVocabularyOfAnotherCountIsRefusedBeforeTheRowsAreRead) {
               Fails(kDataLoss, HasSubstr("line 2 repeats the key of line 1")));
 }
 
+TEST_F(LoadTableTest, FilesThatHoldTheirKeysAreRecognisedUnderAnyName) {
+  const std::string binary = "2 3\na " + kRows.substr(0, 12) + "b " + kRows.substr(12);
+  const std::string text = "2 3\na 1 2 3\nb 4 5 6\n";
+  const std::string glove = text.substr(4);
+  const Pair kContents[] = {{"word2vec", &binary, TableFormat::kWord2vec},
+                            {"word2vec-text", &text, TableFormat::kWord2vecText},
+                            {"glove", &glove, TableFormat::kGlove}};
+  for (const Pair& content : kContents) {
+    for (const std::string name : {"f.bin", "f.vec", "f.txt", "f.npy", "f.raw", "f"}) {
+      for (const std::string& options : {std::string(), std::string("format=") + content.name}) {
+        const Result table = LoadBytes(name, *content.bytes, options);
+        ASSERT_THAT(table, Succeeds()) << content.name << " as " << name;
+        EXPECT_EQ((*table)->format(), content.format);
+        EXPECT_EQ(std::memcmp((*table)->rows(), kRows.data(), kRows.size()), 0);
+        EXPECT_EQ((*table)->vocabulary()->Find("b"), 1);
+        EXPECT_EQ((*table)->dtype(), Dtype::kF32);
+      }
+    }
+    EXPECT_THAT(LoadBytes("f", *content.bytes, "vocab=keys.txt"),
+                Fails(kInvalid,
+                      HasSubstr(std::string("vocab= is for files without keys, the file is read as ") + content.name)));
+  }
+  EXPECT_THAT(LoadBytes("f.npy", kNpy, "duplicate-keys=first"),
+              Fails(kInvalid, HasSubstr("duplicate-keys= needs vocab=, the file is read as npy, which holds no keys")));
+}
+
+TEST_F(LoadTableTest, AKeyOfTwoRowsIsRefusedWithBothPlacesOrStaysWithTheFirst) {
+  const std::string rows = "a 1 2 3\nb 4 5 6\na 7 8 9\n";
+  folder_.Write("same.txt", "x\nx\n");
+  const struct {
+    const char* name;
+    std::string bytes;
+    std::string options;
+    const char* message;
+    int64_t second;
+  } kCases[] = {
+      {"f.txt", rows, "", "line 3 repeats the key of line 1: \"a\"", 2},
+      {"f.vec", "3 3\n" + rows, "", "line 4 repeats the key of line 2: \"a\"", 2},
+      {"f.bin", "2 3\na " + kRows.substr(0, 12) + "a " + kRows.substr(12), "", "row 1 repeats the key of row 0: \"a\"",
+       1},
+      {"f.safetensors", kSafetensors, "vocab=same.txt", "line 2 repeats the key of line 1: \"x\"", 1},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_THAT(LoadBytes(c.name, c.bytes, c.options), Fails(kDataLoss, HasSubstr(c.message)));
+    const Result table =
+        LoadBytes(c.name, c.bytes, c.options + (c.options.empty() ? "" : ",") + "duplicate-keys=first");
+    ASSERT_THAT(table, Succeeds());
+    EXPECT_EQ((*table)->vocabulary()->duplicate_keys(), 1);
+    EXPECT_EQ((*table)->vocabulary()->KeyOf(c.second), "");
+    EXPECT_EQ((*table)->vocabulary()->Find((*table)->vocabulary()->KeyOf(0)), 0);
+  }
+}
+
 // ---- The file changes ----
 
 TEST_F(LoadTableTest, AFileThatGrowsDuringTheReadIsRefused) {

@@ -21,21 +21,24 @@ TEST(TableOptionsTest, NameAndPathAloneLeaveEveryDefault) {
   EXPECT_EQ(options->dtype, std::nullopt);
   EXPECT_EQ(options->dim, 0);
   EXPECT_EQ(options->vocab, "");
-  EXPECT_FALSE(options->skip_invalid_keys);
+  EXPECT_FALSE(options->keys.skip_invalid);
+  EXPECT_FALSE(options->keys.first_keeps);
   EXPECT_EQ(options->metric, TableMetric::kCosine);
   EXPECT_FALSE(options->allow_non_finite);
 }
 
 TEST(TableOptionsTest, EveryOptionIsRead) {
   const absl::StatusOr<TableOptions> raw = ParseTableOptions(
-      "T.1-x_=t.bin,format=raw,dtype=BF16,dim=384,vocab=v.txt,invalid-keys=skip,metric=dot,allow-non-finite=true");
+      "T.1-x_=t.bin,format=raw,dtype=BF16,dim=384,vocab=v.txt,invalid-keys=skip,duplicate-keys=first,metric=dot,allow-"
+      "non-finite=true");
   ASSERT_THAT(raw, Succeeds());
   EXPECT_EQ(raw->name, "T.1-x_");
   EXPECT_EQ(raw->format, TableFormat::kRaw);
   EXPECT_EQ(raw->dtype, Dtype::kBF16);
   EXPECT_EQ(raw->dim, 384);
   EXPECT_EQ(raw->vocab, "v.txt");
-  EXPECT_TRUE(raw->skip_invalid_keys);
+  EXPECT_TRUE(raw->keys.skip_invalid);
+  EXPECT_TRUE(raw->keys.first_keeps);
   EXPECT_EQ(raw->metric, TableMetric::kDot);
   EXPECT_TRUE(raw->allow_non_finite);
 
@@ -65,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=,dim=3", "has an empty path"}, RefusedCase{"t=x,", "option \"\" is not key=value"},
         RefusedCase{"t=x,raw", "option \"raw\" is not key=value"}, RefusedCase{"t=x,dim=", "dim= has no value"},
         RefusedCase{"t=x,metric=dot,metric=dot", "metric= is given twice"},
-        RefusedCase{"t=x,format=hdf5", "format=hdf5: allowed are safetensors, npy, fbin, raw"},
+        RefusedCase{"t=x,format=hdf5",
+                    "format=hdf5: allowed are safetensors, npy, fbin, word2vec, word2vec-text, glove, raw"},
         RefusedCase{"t=x,format=auto", "format=auto: allowed are"},
         RefusedCase{"t=x,dtype=f32", "dtype=f32: allowed are F32, F16, BF16, F64"},
         RefusedCase{"t=x,dim=0", "dim=0: allowed are integers from 1"}, RefusedCase{"t=x,dim=-3", "dim=-3"},
@@ -73,12 +77,17 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,dim= 3", "dim= 3"}, RefusedCase{"t=x,dim=99999999999999999999", "dim=99999999999999999999"},
         RefusedCase{"t=x,metric=l2", "metric=l2: allowed are cosine, dot, euclidean"},
         RefusedCase{"t=x,vocab=v,invalid-keys=drop", "invalid-keys=drop: allowed are refuse, skip"},
-        RefusedCase{"t=x,invalid-keys=skip", "invalid-keys= needs vocab="},
+        RefusedCase{"t=x,format=npy,invalid-keys=skip", "invalid-keys= needs vocab=, files of format=npy hold no keys"},
+        RefusedCase{"t=x,format=npy,duplicate-keys=first", "duplicate-keys= needs vocab="},
+        RefusedCase{"t=x,duplicate-keys=last", "duplicate-keys=last: allowed are refuse, first"},
+        RefusedCase{"t=x,format=glove,vocab=v", "vocab= is not for format=glove, whose files hold their keys"},
+        RefusedCase{"t=x,format=word2vec,vocab=v", "vocab= is not for format=word2vec,"},
+        RefusedCase{"t=x,vocab=v,format=word2vec-text", "vocab= is not for format=word2vec-text,"},
         RefusedCase{"t=x,allow-non-finite=1", "allow-non-finite=1: allowed are true, false"},
         RefusedCase{"t=x,allow-non-finite=True", "allowed are true, false"},
         RefusedCase{"t=x,tensr=a",
                     "unknown table option \"tensr\", did you mean tensor? Options are tensor, format, dtype, "
-                    "dim, vocab, invalid-keys, metric, allow-non-finite"},
+                    "dim, vocab, invalid-keys, duplicate-keys, metric, allow-non-finite"},
         RefusedCase{"t=x,index=hnsw", "unknown table option \"index\""},
         RefusedCase{"t=x,a\nb=1", "unknown table option \"a\\nb\""},
         RefusedCase{"t=x,format=safetensors,dtype=F32", "dtype= is for format=raw, not safetensors"},

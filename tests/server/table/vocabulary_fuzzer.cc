@@ -11,13 +11,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace embedding;
   if (size == 0) return 0;
-  const bool skip_invalid_keys = data[0] % 2 == 1;
+  const KeyPolicy policy = {.skip_invalid = data[0] % 2 == 1, .first_keeps = data[0] / 2 % 2 == 1};
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   int64_t lines = std::count(text.begin(), text.end(), '\n');
   if (!text.empty() && text.back() != '\n') ++lines;
-  if (ParseTextVocabulary(text, lines + 1, skip_invalid_keys).ok()) abort();
-  const absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
-      ParseTextVocabulary(text, lines, skip_invalid_keys);
+  if (ParseTextVocabulary(text, lines + 1, policy).ok()) abort();
+  const absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary = ParseTextVocabulary(text, lines, policy);
   if (!vocabulary.ok()) return 0;
   int64_t without_key = 0;
   for (int64_t row = 0; row < lines; ++row) {

@@ -15,8 +15,8 @@ using ::testing::Not;
 
 using Result = absl::StatusOr<std::unique_ptr<const Vocabulary>>;
 
-Result Parse(const std::string& text, int64_t rows, bool skip_invalid_keys = false) {
-  return ParseTextVocabulary(text, rows, skip_invalid_keys);
+Result Parse(const std::string& text, int64_t rows, KeyPolicy policy = {}) {
+  return ParseTextVocabulary(text, rows, policy);
 }
 
 TEST(VocabularyTest, LineIIsTheKeyOfRowI) {
@@ -85,7 +85,7 @@ TEST(VocabularyTest, TheLongestKeyIsHeld) {
 }
 
 TEST(VocabularyTest, InvalidKeysMayBeSkipped) {
-  const Result vocabulary = Parse("a\n\xff\nc\n\xff\n", 4, true);
+  const Result vocabulary = Parse("a\n\xff\nc\n\xff\n", 4, {.skip_invalid = true});
   ASSERT_THAT(vocabulary, Succeeds());
   EXPECT_EQ((*vocabulary)->rows_without_key(), 2);
   EXPECT_EQ((*vocabulary)->KeyOf(1), "");
@@ -93,24 +93,25 @@ TEST(VocabularyTest, InvalidKeysMayBeSkipped) {
   EXPECT_EQ((*vocabulary)->Find("c"), 2);
   EXPECT_EQ((*vocabulary)->Find("\xff"), std::nullopt);
   EXPECT_THAT((*vocabulary)->WithPrefix("", 10), ElementsAre(0, 2));
-  EXPECT_THAT(Parse("a\n\xff\na\n", 3, true), Fails(kDataLoss, HasSubstr("line 3 repeats the key of line 1")));
+  EXPECT_THAT(Parse("a\n\xff\na\n", 3, {.skip_invalid = true}),
+              Fails(kDataLoss, HasSubstr("line 3 repeats the key of line 1")));
 }
 
 TEST(VocabularyTest, FilesAreReadAndNamed) {
   const TempFolder folder;
   const std::string path = folder.Write("v.txt", "a\nb\n");
-  EXPECT_THAT(LoadTextVocabulary(path, 2, false), Succeeds());
-  EXPECT_THAT(LoadTextVocabulary(path, 3, false),
+  EXPECT_THAT(LoadTextVocabulary(path, 2, {}), Succeeds());
+  EXPECT_THAT(LoadTextVocabulary(path, 3, {}),
               Fails(kDataLoss, path + ": file has 2 keys (one a line), the table has 3 rows"));
-  EXPECT_THAT(LoadTextVocabulary(folder.Path("w.txt"), 2, false),
+  EXPECT_THAT(LoadTextVocabulary(folder.Path("w.txt"), 2, {}),
               Fails(kDataLoss, folder.Path("w.txt") + ": cannot be opened: No such file or directory"));
-  EXPECT_THAT(LoadTextVocabulary(folder.Path(""), 2, false), Fails(kDataLoss, HasSubstr("is a directory")));
+  EXPECT_THAT(LoadTextVocabulary(folder.Path(""), 2, {}), Fails(kDataLoss, HasSubstr("is a directory")));
 }
 
 TEST(VocabularyTest, FilesThatAreSomethingElseAreNamedAsSuch) {
   const TempFolder folder;
   const auto load = [&](const std::string& name, const std::string& bytes) {
-    return LoadTextVocabulary(folder.Write(name, bytes), 1, false);
+    return LoadTextVocabulary(folder.Write(name, bytes), 1, {});
   };
   EXPECT_THAT(load("v.txt", "version https://git-lfs.github.com/spec/v1\noid x\n"),
               Fails(kDataLoss, HasSubstr("git-lfs pointer")));
