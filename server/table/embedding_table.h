@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "server/table/vocabulary.h"
 
 namespace embedding {
+
+// Bytes of keys and values that metadata may have.
+inline constexpr size_t kMaxMetadataBytes = size_t{16} << 10;
 
 // Owns the rows in private, huge-page-advised memory: nothing that happens to the file after loading changes them.
 // Layout: row i starts at rows() + i * row_bytes(), rows are unpadded, elements little-endian, rows() 64-byte aligned.
@@ -33,6 +37,8 @@ class EmbeddingTable {
     int64_t zero_rows = 0;
     std::vector<int64_t> non_finite_rows;  // ascending
     double load_seconds = 0;
+    std::map<std::string, std::string> metadata;  // at most kMaxMetadataBytes
+    int64_t metadata_bytes_left_out = 0;          // of metadata that was longer
   };
 
   explicit EmbeddingTable(Parts parts);
@@ -52,6 +58,10 @@ class EmbeddingTable {
   const std::vector<int64_t>& non_finite_rows() const { return parts_.non_finite_rows; }
   bool IsFinite(int64_t row) const;
   double load_seconds() const { return parts_.load_seconds; }
+  // What the file says of itself: __metadata__ of a safetensors file. Empty if it was longer than kMaxMetadataBytes;
+  // then metadata_bytes_left_out says how long.
+  const std::map<std::string, std::string>& metadata() const { return parts_.metadata; }
+  int64_t metadata_bytes_left_out() const { return parts_.metadata_bytes_left_out; }
   // Null if the table has no keys.
   const Vocabulary* vocabulary() const { return parts_.vocabulary.get(); }
 

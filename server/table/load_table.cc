@@ -14,6 +14,7 @@
 #include "server/table/quote.h"
 #include "server/table/raw.h"
 #include "server/table/safetensors.h"
+#include "server/table/safetensors_set.h"
 #include "server/table/sniff.h"
 #include "server/table/source_file.h"
 #include "server/table/vecs.h"
@@ -27,6 +28,7 @@ using absl::string_view;
 TableFormat FormatOf(FileKind kind) {
   switch (kind) {
     case FileKind::kSafetensors:
+    case FileKind::kSafetensorsIndex:
       return TableFormat::kSafetensors;
     case FileKind::kNpy:
       return TableFormat::kNpy;
@@ -43,8 +45,10 @@ TableFormat FormatOf(FileKind kind) {
   }
 }
 
+bool IsIndex(string_view path) { return absl::EndsWithIgnoreCase(path, ".index.json"); }
+
 TableFormat FormatOfExtension(string_view path) {
-  if (absl::EndsWithIgnoreCase(path, ".safetensors")) return TableFormat::kSafetensors;
+  if (absl::EndsWithIgnoreCase(path, ".safetensors") || IsIndex(path)) return TableFormat::kSafetensors;
   if (absl::EndsWithIgnoreCase(path, ".npy")) return TableFormat::kNpy;
   if (absl::EndsWithIgnoreCase(path, ".fbin")) return TableFormat::kFbin;
   if (absl::EndsWithIgnoreCase(path, ".raw")) return TableFormat::kRaw;
@@ -121,23 +125,42 @@ absl::StatusOr<std::string> ReadHead(const SourceFile& file, uint64_t count) {
   return head;
 }
 
-absl::StatusOr<RowLayout> ReadSafetensorsLayout(const SourceFile& file, string_view head, string_view tensor,
-                                                const TableLimits& limits) {
-  absl::StatusOr<uint64_t> length = SafetensorsHeaderBytes(head, file.size());
-  if (!length.ok()) return length.status();
-  std::string header(*length, '\0');
-  if (absl::Status status = file.ReadAt(kSafetensorsLengthBytes, header.size(), header.data()); !status.ok())
-    return status;
-  absl::StatusOr<std::vector<SafetensorsTensor>> tensors = ParseSafetensorsHeader(std::move(header), file.size());
-  if (!tensors.ok()) return tensors.status();
-  return SelectTable(*tensors, tensor, limits);
+// An open file, by the path that names it in messages, with the layout of the table in it.
+struct OpenTable {
+  SourceFile file;
+  std::string path;
+  RowLayout layout;
+  SafetensorsMetadata metadata;
+};
+
+// The table of a set; file is the index.
+absl::StatusOr<OpenTable> OpenSet(const SourceFile& file, const TableOptions& options, const TableLimits& limits) {
+  if (file.size() > kMaxSafetensorsIndexBytes) {
+    return WithPath(options.path,
+                    absl::DataLossError(absl::StrCat("safetensors index has ", file.size(), " bytes, the limit is ",
+                                                     kMaxSafetensorsIndexBytes)));
+  }
+  absl::StatusOr<std::string> json = ReadHead(file, file.size());
+  if (!json.ok()) return WithPath(options.path, json.status());
+  absl::StatusOr<WeightMap> weight_map = ParseSafetensorsIndex(*std::move(json));
+  if (absl::Status status = file.CheckUnchanged(); !status.ok()) return WithPath(options.path, status);
+  if (!weight_map.ok()) return WithPath(options.path, weight_map.status());
+  absl::StatusOr<ShardTable> table = FindTableInSet(options.path, *weight_map, options.tensor, limits);
+  if (!table.ok()) return table.status();
+  return OpenTable{std::move(table->file), std::move(table->path), table->layout, std::move(table->metadata)};
+}
+
+absl::StatusOr<OpenTable> OpenSafetensors(SourceFile file, const TableOptions& options, const TableLimits& limits) {
+  absl::StatusOr<SafetensorsContent> content = ReadSafetensorsHeader(file);
+  if (!content.ok()) return WithPath(options.path, content.status());
+  absl::StatusOr<RowLayout> layout = SelectTable(content->tensors, options.tensor, limits);
+  if (!layout.ok()) return WithPath(options.path, layout.status());
+  return OpenTable{std::move(file), options.path, *layout, std::move(content->metadata)};
 }
 
 absl::StatusOr<RowLayout> ReadLayout(const SourceFile& file, string_view head, TableFormat format,
                                      const TableOptions& options, const TableLimits& limits) {
   switch (format) {
-    case TableFormat::kSafetensors:
-      return ReadSafetensorsLayout(file, head, options.tensor, limits);
     case TableFormat::kNpy: {
       absl::StatusOr<std::string> whole_head = ReadHead(file, kNpyHeadBytes);
       if (!whole_head.ok()) return whole_head.status();
@@ -145,14 +168,35 @@ absl::StatusOr<RowLayout> ReadLayout(const SourceFile& file, string_view head, T
     }
     case TableFormat::kFbin:
       return ParseFbin(head, file.size(), limits);
-    case TableFormat::kWord2vec:
-    case TableFormat::kWord2vecText:
-    case TableFormat::kGlove:
-    case TableFormat::kRaw:
-    case TableFormat::kAuto:
+    default:
       break;
   }
   return ParseRaw(options.dtype, options.dim, file.size(), limits);
+}
+
+// The file as a table of a format without keys. Messages begin with the path of the file that is meant.
+absl::StatusOr<OpenTable> OpenFormat(SourceFile file, string_view head, TableFormat format, FileKind kind,
+                                     const TableOptions& options, const TableLimits& limits) {
+  if (format == TableFormat::kSafetensors) {
+    // By the name too, so that an index which is none is told what it lacks.
+    const bool is_set =
+        kind == FileKind::kSafetensorsIndex || (kind != FileKind::kSafetensors && IsIndex(options.path));
+    return is_set ? OpenSet(file, options, limits) : OpenSafetensors(std::move(file), options, limits);
+  }
+  absl::StatusOr<RowLayout> layout = ReadLayout(file, head, format, options, limits);
+  if (!layout.ok()) return WithPath(options.path, layout.status());
+  return OpenTable{std::move(file), options.path, *layout, {}};
+}
+
+// Metadata goes out with every TableInfo, so what is long stays out as a whole: half of it could mislead.
+void KeepMetadata(SafetensorsMetadata metadata, EmbeddingTable::Parts* parts) {
+  size_t size = 0;
+  for (const auto& [key, value] : metadata) size += key.size() + value.size();
+  if (size > kMaxMetadataBytes) {
+    parts->metadata_bytes_left_out = static_cast<int64_t>(size);
+  } else {
+    parts->metadata = std::move(metadata);
+  }
 }
 
 std::string VocabularyPath(const TableOptions& options) {
@@ -208,7 +252,8 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
   if (!file.ok()) return with_path(file.status());
   absl::StatusOr<std::string> head = ReadHead(*file, kSniffBytes);
   if (!head.ok()) return with_path(head.status());
-  absl::StatusOr<TableFormat> format = DecideFormat(options, SniffFile(*head, file->size()), file->size());
+  const Sniffed sniffed = SniffFile(*head, file->size());
+  absl::StatusOr<TableFormat> format = DecideFormat(options, sniffed, file->size());
   if (!format.ok()) return with_path(format.status());
   if (absl::Status status = CheckOptions(options, *format); !status.ok()) return with_path(status);
 
@@ -223,21 +268,23 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
     if (!status.ok()) return with_path(status);
     return parts;
   }
-  absl::StatusOr<RowLayout> layout = ReadLayout(*file, *head, *format, options, limits);
-  if (!layout.ok()) return with_path(layout.status());
-  parts.num_rows = layout->num_rows;
-  parts.dim = layout->dim;
-  parts.source_dtype = layout->dtype;
+  absl::StatusOr<OpenTable> table = OpenFormat(*std::move(file), *head, *format, sniffed.kind, options, limits);
+  if (!table.ok()) return table.status();
+  parts.num_rows = table->layout.num_rows;
+  parts.dim = table->layout.dim;
+  parts.source_dtype = table->layout.dtype;
+  KeepMetadata(std::move(table->metadata), &parts);
   // Before the rows: it is read in less time, and it is what is wrong more often.
   if (!options.vocab.empty()) {
     absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
-        LoadTextVocabulary(VocabularyPath(options), layout->num_rows, options.keys);
+        LoadVocabulary(VocabularyPath(options), table->layout.num_rows, options.keys);
     if (!vocabulary.ok()) return vocabulary.status();
     parts.vocabulary = *std::move(vocabulary);
   }
-  absl::StatusOr<LoadedRows> rows = LoadRows(*file, *layout, options.allow_non_finite, pool, progress);
-  if (absl::Status status = file->CheckUnchanged(); !status.ok()) return with_path(status);
-  if (!rows.ok()) return with_path(rows.status());
+  absl::StatusOr<LoadedRows> rows = LoadRows(table->file, table->layout, options.allow_non_finite, pool, progress);
+  // A file that changed explains any other error.
+  if (absl::Status status = table->file.CheckUnchanged(); !status.ok()) return WithPath(table->path, status);
+  if (!rows.ok()) return WithPath(table->path, rows.status());
   TakeRows(*std::move(rows), &parts);
   return parts;
 }

@@ -1,7 +1,5 @@
 #include "server/table/safetensors.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/table/json.h"
 #include "server/table/quote.h"
 
 namespace embedding {
@@ -23,17 +22,6 @@ namespace dom = simdjson::dom;
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxListed = 10;
-
-// The value as an object, an array or a string; nullopt if it is something else. (What simdjson returns itself does not
-// survive a range-for: begin() refers to the temporary.)
-template <typename T>
-std::optional<T> As(dom::element value) {
-  T result;
-  if (value.get(result) != simdjson::SUCCESS) return std::nullopt;
-  return result;
-}
-
-string_view View(std::string_view text) { return string_view(text.data(), text.size()); }
 
 // Bits of one element; 0 for a dtype that is not known here.
 unsigned DtypeBits(string_view dtype) {
@@ -51,31 +39,10 @@ unsigned DtypeBits(string_view dtype) {
 
 std::string ShapeText(const std::vector<uint64_t>& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
-std::string ValueText(dom::element value) { return EscapedText(simdjson::minify(value), 60); }
-
 absl::Status HeaderError(string_view what) { return absl::DataLossError(absl::StrCat("safetensors header ", what)); }
 
 absl::Status TensorError(string_view name, string_view what) {
   return absl::DataLossError(absl::StrCat("tensor ", Quoted(name), " ", what));
-}
-
-// No object below `value` may hold a key twice. simdjson keeps all fields of an object, keys unescaped.
-absl::Status RefuseDuplicateKeys(dom::element value) {
-  if (const std::optional<dom::object> object = As<dom::object>(value)) {
-    std::vector<std::string_view> keys;
-    for (const dom::key_value_pair field : *object) {
-      keys.push_back(field.key);
-      if (absl::Status status = RefuseDuplicateKeys(field.value); !status.ok()) return status;
-    }
-    std::sort(keys.begin(), keys.end());
-    const auto twice = std::adjacent_find(keys.begin(), keys.end());
-    if (twice != keys.end()) return HeaderError(absl::StrCat("holds the key ", Quoted(View(*twice)), " twice"));
-  } else if (const std::optional<dom::array> array = As<dom::array>(value)) {
-    for (const dom::element item : *array) {
-      if (absl::Status status = RefuseDuplicateKeys(item); !status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
 }
 
 // The byte of the first "-0" outside strings, or npos. simdjson reads it as the integer 0; sizes have no sign.
@@ -98,15 +65,17 @@ size_t FindNegativeZero(string_view json) {
   return string_view::npos;
 }
 
-absl::Status CheckMetadata(dom::element value) {
+absl::Status ParseMetadata(dom::element value, SafetensorsMetadata* kept) {
   const std::optional<dom::object> metadata = As<dom::object>(value);
   if (!metadata.has_value())
     return HeaderError(absl::StrCat("has __metadata__ ", ValueText(value), ", wanted an object"));
   for (const dom::key_value_pair field : *metadata) {
-    if (!field.value.is_string()) {
+    const std::optional<std::string_view> text = As<std::string_view>(field.value);
+    if (!text.has_value()) {
       return HeaderError(absl::StrCat("has __metadata__ ", Quoted(View(field.key)), " with the value ",
                                       ValueText(field.value), ", wanted a string"));
     }
+    if (kept != nullptr) kept->emplace(field.key, *text);
   }
   return absl::OkStatus();
 }
@@ -237,10 +206,6 @@ std::string ListText(const std::vector<const SafetensorsTensor*>& tensors) {
   return text;
 }
 
-bool MayBeTable(const SafetensorsTensor& tensor) {
-  return tensor.shape.size() == 2 && DtypeFromName(tensor.dtype).has_value();
-}
-
 // What to list when no tensor was found: the 2-D float ones, or all if there are none.
 std::vector<const SafetensorsTensor*> Candidates(const std::vector<SafetensorsTensor>& tensors) {
   std::vector<const SafetensorsTensor*> fitting, all;
@@ -270,7 +235,12 @@ absl::StatusOr<uint64_t> SafetensorsHeaderBytes(string_view head, uint64_t file_
   return length;
 }
 
-absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::string header, uint64_t file_size) {
+bool MayBeTable(const SafetensorsTensor& tensor) {
+  return tensor.shape.size() == 2 && DtypeFromName(tensor.dtype).has_value();
+}
+
+absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::string header, uint64_t file_size,
+                                                                      SafetensorsMetadata* metadata) {
   const size_t length = header.size();
   if (file_size < kSafetensorsLengthBytes || length > file_size - kSafetensorsLengthBytes) {
     return absl::DataLossError(absl::StrCat("file ends at byte ", file_size, ", its safetensors header needs ",
@@ -298,12 +268,14 @@ absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::strin
   }
   const std::optional<dom::object> object = As<dom::object>(root);
   if (!object.has_value()) return HeaderError("is no JSON object");
-  if (absl::Status status = RefuseDuplicateKeys(root); !status.ok()) return status;
+  if (const std::optional<std::string_view> twice = DuplicateKey(root)) {
+    return HeaderError(absl::StrCat("holds the key ", Quoted(View(*twice)), " twice"));
+  }
 
   std::vector<SafetensorsTensor> tensors;
   for (const dom::key_value_pair field : *object) {
     if (field.key == "__metadata__") {
-      if (absl::Status status = CheckMetadata(field.value); !status.ok()) return status;
+      if (absl::Status status = ParseMetadata(field.value, metadata); !status.ok()) return status;
       continue;
     }
     absl::StatusOr<SafetensorsTensor> tensor = ParseTensor(field.key, field.value, data_begin, file_size);
@@ -317,8 +289,24 @@ absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::strin
   return tensors;
 }
 
-absl::StatusOr<RowLayout> SelectTable(const std::vector<SafetensorsTensor>& tensors, string_view name,
-                                      const TableLimits& limits) {
+absl::StatusOr<SafetensorsContent> ReadSafetensorsHeader(const SourceFile& file) {
+  std::string head(std::min(file.size(), kSafetensorsLengthBytes), '\0');
+  if (absl::Status status = file.ReadAt(0, head.size(), head.data()); !status.ok()) return status;
+  absl::StatusOr<uint64_t> length = SafetensorsHeaderBytes(head, file.size());
+  if (!length.ok()) return length.status();
+  std::string header(*length, '\0');
+  if (absl::Status status = file.ReadAt(kSafetensorsLengthBytes, header.size(), header.data()); !status.ok()) {
+    return status;
+  }
+  SafetensorsContent content;
+  absl::StatusOr<std::vector<SafetensorsTensor>> tensors =
+      ParseSafetensorsHeader(std::move(header), file.size(), &content.metadata);
+  if (!tensors.ok()) return tensors.status();
+  content.tensors = *std::move(tensors);
+  return content;
+}
+
+absl::StatusOr<size_t> FindTable(const std::vector<SafetensorsTensor>& tensors, string_view name) {
   const std::vector<const SafetensorsTensor*> candidates = Candidates(tensors);
   const SafetensorsTensor* table = nullptr;
   if (!name.empty()) {
@@ -350,13 +338,24 @@ absl::StatusOr<RowLayout> SelectTable(const std::vector<SafetensorsTensor>& tens
     }
     table = candidates.front();
   }
-  if (absl::Status status = CheckTableSize(table->shape[0], table->shape[1], limits); !status.ok()) {
-    return TensorError(table->name, absl::StrCat("is no table that is served: ", status.message()));
+  return static_cast<size_t>(table - tensors.data());
+}
+
+absl::StatusOr<RowLayout> TableLayout(const SafetensorsTensor& tensor, const TableLimits& limits) {
+  if (absl::Status status = CheckTableSize(tensor.shape[0], tensor.shape[1], limits); !status.ok()) {
+    return TensorError(tensor.name, absl::StrCat("is no table that is served: ", status.message()));
   }
-  return RowLayout{.dtype = *DtypeFromName(table->dtype),
-                   .num_rows = static_cast<int64_t>(table->shape[0]),
-                   .dim = static_cast<int64_t>(table->shape[1]),
-                   .offset = table->begin};
+  return RowLayout{.dtype = *DtypeFromName(tensor.dtype),
+                   .num_rows = static_cast<int64_t>(tensor.shape[0]),
+                   .dim = static_cast<int64_t>(tensor.shape[1]),
+                   .offset = tensor.begin};
+}
+
+absl::StatusOr<RowLayout> SelectTable(const std::vector<SafetensorsTensor>& tensors, string_view name,
+                                      const TableLimits& limits) {
+  const absl::StatusOr<size_t> found = FindTable(tensors, name);
+  if (!found.ok()) return found.status();
+  return TableLayout(tensors[*found], limits);
 }
 
 }  // namespace embedding

@@ -7,13 +7,16 @@
 // a dtype unknown here does not stop the load of another one, as long as its range is sound.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/table/row_layout.h"
+#include "server/table/source_file.h"
 
 namespace embedding {
 
@@ -33,14 +36,35 @@ struct SafetensorsTensor {
 // does, or N is over the limit.
 absl::StatusOr<uint64_t> SafetensorsHeaderBytes(absl::string_view head, uint64_t file_size);
 
+// What a file says of itself: __metadata__, a map of strings.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+struct SafetensorsContent {
+  std::vector<SafetensorsTensor> tensors;  // in the order of their bytes
+  SafetensorsMetadata metadata;
+};
+
 // The tensors in the order of their bytes. header: the N bytes of JSON (taken by value: the parser pads it in place);
 // all checks of the format are made, against the file's size, for every tensor. DATA_LOSS names the tensor, the field,
 // its value.
-absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::string header, uint64_t file_size);
+// metadata: if not null, __metadata__ is put there.
+absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::string header, uint64_t file_size,
+                                                                      SafetensorsMetadata* metadata = nullptr);
 
-// The table among the tensors: the one of that name, or, if name is empty, the only 2-D one of F32, F16, BF16 or F64.
-// DATA_LOSS: no such tensor, or several (at most 10 candidates are listed with dtype and shape), another dtype or rank,
-// a table over the limits.
+// Reads and parses the header of an open file. DATA_LOSS as the two above, and read errors.
+absl::StatusOr<SafetensorsContent> ReadSafetensorsHeader(const SourceFile& file);
+
+// Whether a tensor has the rank and a dtype of a table.
+bool MayBeTable(const SafetensorsTensor& tensor);
+
+// Where in `tensors` the table is: the one of that name, or, if name is empty, the only one that may be one. DATA_LOSS:
+// no such tensor, or several (at most 10 candidates are listed with dtype and shape), another dtype or rank.
+absl::StatusOr<size_t> FindTable(const std::vector<SafetensorsTensor>& tensors, absl::string_view name);
+
+// The rows of a tensor that FindTable found. DATA_LOSS: a table over the limits.
+absl::StatusOr<RowLayout> TableLayout(const SafetensorsTensor& tensor, const TableLimits& limits);
+
+// FindTable and TableLayout.
 absl::StatusOr<RowLayout> SelectTable(const std::vector<SafetensorsTensor>& tensors, absl::string_view name,
                                       const TableLimits& limits);
 

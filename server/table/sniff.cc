@@ -38,6 +38,13 @@ bool LooksLikeSafetensors(string_view head) {
   return rest.empty() || rest[0] == '"' || rest[0] == '}';
 }
 
+// An object with a key, or an empty one.
+bool LooksLikeJson(string_view text) {
+  if (text.empty() || text[0] != '{') return false;
+  const string_view rest = WithoutLeadingSpace(text.substr(1));
+  return !rest.empty() && (rest[0] == '"' || rest[0] == '}');
+}
+
 // The archive's first entry tells who wrote it: numpy.savez stores "name.npy", torch.save "folder/data.pkl".
 FileKind KindOfZip(string_view head) {
   constexpr size_t kNameLengthAt = 26;  // APPNOTE.TXT 4.3.7, local file header
@@ -101,6 +108,9 @@ Sniffed SniffFile(string_view head, uint64_t file_size) {
     return {FileKind::kHtml, true};
   }
   if (absl::StartsWith(text, "<?xml ")) return {FileKind::kXml, true};
+  if (LooksLikeJson(text)) {
+    return {absl::StrContains(text, "\"weight_map\"") ? FileKind::kSafetensorsIndex : FileKind::kJson, true};
+  }
   if (absl::StartsWith(head, "\x93NUMPY")) return {FileKind::kNpy, true};
   if (LooksLikeSafetensors(head)) return {FileKind::kSafetensors, true};
   if (absl::StartsWith(head, "\x89HDF\r\n\x1a\n")) return {FileKind::kHdf5, true};
@@ -131,6 +141,8 @@ string_view Description(FileKind kind) {
       return "of no known format";
     case FileKind::kSafetensors:
       return "a safetensors file";
+    case FileKind::kSafetensorsIndex:
+      return "the index of a safetensors set";
     case FileKind::kNpy:
       return "a NumPy .npy file";
     case FileKind::kFbin:
@@ -165,6 +177,8 @@ string_view Description(FileKind kind) {
       return "a Parquet file: save the table as safetensors";
     case FileKind::kFvecs:
       return "an .fvecs file (each row begins with its width): convert it to .fbin or .npy";
+    case FileKind::kJson:
+      return "JSON, not a table: a vocabulary goes behind vocab=, the index of a safetensors set has a weight_map";
     case FileKind::kFastText:
       return "a fastText model: its vectors are in the .vec file beside it";
   }

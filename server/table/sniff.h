@@ -11,6 +11,7 @@ enum class FileKind : uint8_t {
   kUnknown,
   // Formats that are read.
   kSafetensors,
+  kSafetensorsIndex,
   kNpy,
   kFbin,
   kWord2vec,
@@ -30,6 +31,7 @@ enum class FileKind : uint8_t {
   kParquet,
   kFvecs,
   kFastText,
+  kJson,
 };
 
 // Bytes from the start of a file that SniffFile wants to see, where there are so many.

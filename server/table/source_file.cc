@@ -12,6 +12,9 @@
 namespace embedding {
 namespace {
 
+// O_NONBLOCK: opening a FIFO without a writer would hang. O_NOCTTY: a terminal must not become ours.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
 // strerror is not thread-safe and strerror_r comes in two shapes; the standard library hides both.
 std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
@@ -30,9 +33,27 @@ absl::StatusOr<SourceFile> SourceFile::Open(const std::string& path, ReadFunctio
   if (path.find('\0') != std::string::npos) return absl::DataLossError("cannot be opened: the path holds a NUL");
   int descriptor = -1;
   do {
-    // O_NONBLOCK: opening a FIFO without a writer would hang. O_NOCTTY: a terminal must not become ours.
-    descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    descriptor = open(path.c_str(), kOpenFlags);
   } while (descriptor < 0 && errno == EINTR);
+  return OfDescriptor(descriptor, std::move(read));
+}
+
+absl::StatusOr<SourceFile> SourceFile::OpenAt(int folder, const std::string& name, ReadFunction read) {
+  if (name.find('\0') != std::string::npos || name.find('/') != std::string::npos || name == "..") {
+    return absl::DataLossError("cannot be opened: it is not the plain name of a file");
+  }
+  int descriptor = -1;
+  do {
+    descriptor = openat(folder, name.c_str(), kOpenFlags | O_NOFOLLOW);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0 && errno == ELOOP) {
+    return absl::DataLossError(
+        "is a symbolic link, which is not followed where a file gives the name: put the file itself there");
+  }
+  return OfDescriptor(descriptor, std::move(read));
+}
+
+absl::StatusOr<SourceFile> SourceFile::OfDescriptor(int descriptor, ReadFunction read) {
   if (descriptor < 0) {
     const int error = errno;
     // open(2) gives ENXIO for a socket, and for a device that nothing drives.
@@ -103,6 +124,32 @@ absl::Status SourceFile::CheckUnchanged() const {
     return absl::DataLossError("changed while being read: it is another file now");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<SourceFolder> SourceFolder::OfFile(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  int descriptor = -1;
+  do {
+    descriptor = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) return absl::DataLossError(absl::StrCat("its folder cannot be opened: ", ErrnoText(errno)));
+  return SourceFolder(std::move(folder), descriptor);
+}
+
+SourceFolder::SourceFolder(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+SourceFolder::SourceFolder(SourceFolder&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+SourceFolder& SourceFolder::operator=(SourceFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+SourceFolder::~SourceFolder() {
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 }  // namespace embedding

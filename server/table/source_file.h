@@ -26,6 +26,9 @@ class SourceFile {
   // a folder, FIFO, socket or device is never waited for. `read` stands in for pread in tests.
   static absl::StatusOr<SourceFile> Open(const std::string& path, ReadFunction read = {});
 
+  // As Open, for a plain name in an open folder; a symbolic link is refused, as the name was taken from a file.
+  static absl::StatusOr<SourceFile> OpenAt(int folder, const std::string& name, ReadFunction read = {});
+
   SourceFile(SourceFile&& other) noexcept;
   SourceFile& operator=(SourceFile&& other) noexcept;
   ~SourceFile();
@@ -44,9 +47,35 @@ class SourceFile {
  private:
   SourceFile(int descriptor, const struct stat& opened, ReadFunction read);
 
+  // What a descriptor just opened is; descriptor < 0: errno tells why there is none.
+  static absl::StatusOr<SourceFile> OfDescriptor(int descriptor, ReadFunction read);
+
   int descriptor_ = -1;
   struct stat opened_ = {};
   ReadFunction read_;
+};
+
+// A folder that is looked up once, and the files in it. Thread-safe.
+class SourceFolder {
+ public:
+  // The folder that holds the file of a path. DATA_LOSS with the errno text.
+  static absl::StatusOr<SourceFolder> OfFile(const std::string& path);
+
+  SourceFolder(SourceFolder&& other) noexcept;
+  SourceFolder& operator=(SourceFolder&& other) noexcept;
+  ~SourceFolder();
+
+  // As given, with the slash at its end; empty for the working directory.
+  const std::string& path() const { return path_; }
+
+  // See SourceFile::OpenAt.
+  absl::StatusOr<SourceFile> Open(const std::string& name) const { return SourceFile::OpenAt(descriptor_, name); }
+
+ private:
+  SourceFolder(std::string path, int descriptor);
+
+  std::string path_;
+  int descriptor_ = -1;
 };
 
 }  // namespace embedding

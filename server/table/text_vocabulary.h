@@ -1,4 +1,4 @@
-// The parser behind LoadTextVocabulary, on memory.
+// The parser behind LoadVocabulary, on memory.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace embedding {
 
-// text: the whole file. Rules and errors as LoadTextVocabulary, except that messages do not begin with a path.
+// text: the whole file. Rules and errors as LoadVocabulary, except that messages do not begin with a path.
 absl::StatusOr<std::unique_ptr<const Vocabulary>> ParseTextVocabulary(std::string text, int64_t expected_rows,
                                                                       KeyPolicy policy);
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/table/json_vocabulary.h"
 #include "server/table/key_index.h"
 #include "server/table/quote.h"
 #include "server/table/sniff.h"
@@ -93,34 +94,41 @@ absl::StatusOr<std::unique_ptr<const Vocabulary>> ParseTextVocabulary(std::strin
   return index;
 }
 
-absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::string& path, int64_t expected_rows,
-                                                                     KeyPolicy policy) {
+absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadVocabulary(const std::string& path, int64_t expected_rows,
+                                                                 KeyPolicy policy) {
   absl::StatusOr<SourceFile> file = SourceFile::Open(path);
   if (!file.ok()) return WithPath(path, file.status());
-  if (absl::EndsWithIgnoreCase(path, ".json")) {
-    return WithPath(path, absl::DataLossError("is a .json vocabulary, read are text files with one key per line"));
-  }
-  std::string text;
+  const bool is_json = absl::EndsWithIgnoreCase(path, ".json");
   // The longest file that any table of so many rows may have. Refused before memory is taken for it.
-  uint64_t longest = 0;
-  if (!__builtin_mul_overflow(static_cast<uint64_t>(expected_rows), uint64_t{kMaxKeyBytes + 2}, &longest) &&
+  uint64_t longest = kMaxJsonVocabularyBytes;
+  if ((is_json ||
+       !__builtin_mul_overflow(static_cast<uint64_t>(expected_rows), uint64_t{kMaxKeyBytes + 2}, &longest)) &&
       file->size() > longest) {
-    return WithPath(path, absl::DataLossError(absl::StrCat("file has ", file->size(), " bytes, more than ",
-                                                           expected_rows, " keys may have")));
+    return WithPath(path, absl::DataLossError(
+                              absl::StrCat("file has ", file->size(), " bytes, more than ",
+                                           is_json ? absl::StrCat("the ", longest, " that a .json vocabulary may have")
+                                                   : absl::StrCat(expected_rows, " keys may have"))));
   }
-  text.resize(file->size());
+  std::string text(file->size(), '\0');
   if (absl::Status status = file->ReadAt(0, text.size(), text.data()); !status.ok()) return WithPath(path, status);
   if (absl::Status status = file->CheckUnchanged(); !status.ok()) return WithPath(path, status);
   const FileKind kind = SniffFile(string_view(text).substr(0, kSniffBytes), text.size()).kind;
   absl::StatusOr<std::unique_ptr<const Vocabulary>> vocabulary =
-      ParseTextVocabulary(std::move(text), expected_rows, policy);
+      is_json ? ParseJsonVocabulary(std::move(text), expected_rows, policy)
+              : ParseTextVocabulary(std::move(text), expected_rows, policy);
   // Any text may be keys, "<html>" too: what the file looks like only explains why it is refused. But nobody names his
   // rows by a git-lfs pointer, which has three good lines.
-  if (kind == FileKind::kGitLfsPointer || (!vocabulary.ok() && kind != FileKind::kUnknown)) {
+  if (kind == FileKind::kGitLfsPointer) {
     return WithPath(path, absl::DataLossError(absl::StrCat("file is ", Description(kind))));
   }
-  if (!vocabulary.ok()) return WithPath(path, vocabulary.status());
-  return vocabulary;
+  if (vocabulary.ok() || kind == FileKind::kUnknown || (is_json && kind == FileKind::kJson)) {
+    return vocabulary.ok() ? std::move(vocabulary) : WithPath(path, vocabulary.status());
+  }
+  // A line of good keys may look like GloVe's or like JSON, and be refused for something else.
+  const bool is_text = kind == FileKind::kGlove || kind == FileKind::kWord2vecText || kind == FileKind::kJson;
+  return WithPath(path, absl::DataLossError(is_text ? absl::StrCat(vocabulary.status().message(),
+                                                                   "; the file looks like ", Description(kind))
+                                                    : absl::StrCat("file is ", Description(kind))));
 }
 
 }  // namespace embedding

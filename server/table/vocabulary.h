@@ -42,11 +42,11 @@ struct KeyPolicy {
   bool first_keeps = false;  // duplicate-keys=first: of rows with the same key the first keeps it, the others have none
 };
 
-// Reads a .txt vocabulary: line i is the key of row i; lines end with \n or \r\n, the last may lack it. Keys must be
-// valid UTF-8 of 1 to 65,536 bytes, without NUL. expected_rows: V of the table. DATA_LOSS names the path, the line
-// (counted from 1) and the reason: a count of keys other than V, an empty key, and, unless the policy lets them pass, a
-// duplicate key (both lines) or invalid UTF-8.
-absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadTextVocabulary(const std::string& path, int64_t expected_rows,
-                                                                     KeyPolicy policy);
+// Reads a vocabulary. A file whose name ends in .json: see json_vocabulary.h. Any other is text: line i is the key of
+// row i; lines end with \n or \r\n, the last may lack it. Keys must be valid UTF-8 of 1 to 65,536 bytes, without NUL.
+// expected_rows: V of the table. DATA_LOSS names the path, the line (counted from 1) and the reason: a count of keys
+// other than V, an empty key, and, unless the policy lets them pass, a duplicate key (both lines) or invalid UTF-8.
+absl::StatusOr<std::unique_ptr<const Vocabulary>> LoadVocabulary(const std::string& path, int64_t expected_rows,
+                                                                 KeyPolicy policy);
 
 }  // namespace embedding

@@ -100,25 +100,24 @@ TEST(VocabularyTest, InvalidKeysMayBeSkipped) {
 TEST(VocabularyTest, FilesAreReadAndNamed) {
   const TempFolder folder;
   const std::string path = folder.Write("v.txt", "a\nb\n");
-  EXPECT_THAT(LoadTextVocabulary(path, 2, {}), Succeeds());
-  EXPECT_THAT(LoadTextVocabulary(path, 3, {}),
+  EXPECT_THAT(LoadVocabulary(path, 2, {}), Succeeds());
+  EXPECT_THAT(LoadVocabulary(path, 3, {}),
               Fails(kDataLoss, path + ": file has 2 keys (one a line), the table has 3 rows"));
-  EXPECT_THAT(LoadTextVocabulary(folder.Path("w.txt"), 2, {}),
+  EXPECT_THAT(LoadVocabulary(folder.Path("w.txt"), 2, {}),
               Fails(kDataLoss, folder.Path("w.txt") + ": cannot be opened: No such file or directory"));
-  EXPECT_THAT(LoadTextVocabulary(folder.Path(""), 2, {}), Fails(kDataLoss, HasSubstr("is a directory")));
+  EXPECT_THAT(LoadVocabulary(folder.Path(""), 2, {}), Fails(kDataLoss, HasSubstr("is a directory")));
 }
 
 TEST(VocabularyTest, FilesThatAreSomethingElseAreNamedAsSuch) {
   const TempFolder folder;
   const auto load = [&](const std::string& name, const std::string& bytes) {
-    return LoadTextVocabulary(folder.Write(name, bytes), 1, {});
+    return LoadVocabulary(folder.Write(name, bytes), 1, {});
   };
   EXPECT_THAT(load("v.txt", "version https://git-lfs.github.com/spec/v1\noid x\n"),
               Fails(kDataLoss, HasSubstr("git-lfs pointer")));
   EXPECT_THAT(load("v.txt", "<!doctype html>\n<html>\n"), Fails(kDataLoss, HasSubstr("HTML page")));
   EXPECT_THAT(load("v.txt", "<html>\n"), Succeeds());  // a key like any other
   EXPECT_THAT(load("v.txt.gz", std::string("\x1f\x8b\x08\0\0", 5)), Fails(kDataLoss, HasSubstr("gzip")));
-  EXPECT_THAT(load("vocab.json", "{\"a\": 0}"), Fails(kDataLoss, HasSubstr("one key per line")));
   EXPECT_THAT(load("v.txt", std::string(70000, 'x')), Fails(kDataLoss, HasSubstr("more than 1 keys may have")));
 }
 
