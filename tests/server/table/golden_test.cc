@@ -103,6 +103,26 @@ TEST(GoldenTableTest, ArraysThatAreNoTablesAreRefused) {
   }
 }
 
+// make_keyed_tables.py: gensim, numpy, safetensors and tokenizers wrote the rows of f32.raw.
+TEST(GoldenTableTest, TablesWithKeysAreThoseOfTheReferenceTools) {
+  const auto lines = ReadTsv(kFolder + "/keyed.tsv");
+  ASSERT_EQ(lines.size(), 12u);
+  const std::string rows = ReadFile(kFolder + "/f32.raw");
+  for (const std::vector<std::string>& line : lines) {
+    ASSERT_EQ(line.size(), 4u);
+    SCOPED_TRACE(line[0] + " " + line[1]);
+    const auto table = Load(kFolder + "/" + line[0], line[1]);
+    ASSERT_THAT(table, Succeeds());
+    EXPECT_EQ(TableFormatName((*table)->format()), line[2]);
+    ASSERT_EQ(static_cast<size_t>((*table)->size_bytes()), rows.size());
+    EXPECT_EQ(std::memcmp((*table)->rows(), rows.data(), rows.size()), 0);
+    EXPECT_EQ((*table)->fingerprint(), line[3]);
+    if ((*table)->vocabulary() != nullptr) {
+      EXPECT_EQ((*table)->vocabulary()->Find("König"), 2);
+    }
+  }
+}
+
 TEST(GoldenTableTest, ManyTensorsWithoutANameAreListed) {
   EXPECT_THAT(
       Load(kFolder + "/many.safetensors", ""),
