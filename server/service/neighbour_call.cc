@@ -8,8 +8,7 @@
 #include "server/search/neighbour_index.h"
 #include "server/service/filter_request.h"
 #include "server/service/handlers.h"
-#include "server/service/metric_field.h"
-#include "server/service/operand.h"
+#include "server/service/neighbour_queries.h"
 #include "server/service/reply_writer.h"
 #include "server/service/request_errors.h"
 #include "server/service/search_call.h"
@@ -27,20 +26,17 @@ class NeighbourCall final : public SearchCall {
   absl::Status Prepare() override {
     if (absl::Status status = Parse(&request_); !status.ok()) return status;
     if (absl::Status status = CheckRequest(); !status.ok()) return status;
-    absl::StatusOr<SnapshotPtr> snapshot =
-        context().registry->Acquire(request_.table().name(), request_.table().version());
-    if (!snapshot.ok()) return snapshot.status();
-    snapshot_ = *std::move(snapshot);
-    const EmbeddingTable& table = *snapshot_->table;
-    metric_ = MetricOrDefault(request_.metric(), *snapshot_);
+    if (absl::Status status = Acquire(request_.table(), request_.metric()); !status.ok()) return status;
     fields_ = {request_.return_keys(), request_.return_vectors(), request_.encoding() == v1::ENCODING_FLOATS};
-    if (fields_.keys && table.vocabulary() == nullptr) return NoKeys(table);
-    if (absl::Status status = targets_.CheckWidth(table); !status.ok()) return status;
+    if (fields_.keys && table().vocabulary() == nullptr) return NoKeys(table());
+    if (absl::Status status = queries_.CheckWidth(table()); !status.ok()) return status;
     if (absl::Status status = CheckAnswer(); !status.ok()) return status;
-    const absl::Status status = targets_.Resolve(table);
-    if (status.ok() || targets_.missing() != 0) CountRows(targets_.count(), targets_.missing());
+    const absl::Status status = queries_.Resolve(table(), request_.missing());
+    CountRows(status, queries_.num_vectors(), queries_.num_missing());
     if (!status.ok()) return status;
-    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(AnswerBound(targets_.count(), request_.k()));
+    const uint64_t bytes = AnswerBound(queries_.count(), request_.k());
+    // What the queries by examples take is held as long as the answer.
+    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(bytes + static_cast<uint64_t>(queries_.vector_bytes()));
     if (!ticket.ok()) return ticket.status();
     ticket_ = *std::move(ticket);
     return absl::OkStatus();
@@ -61,28 +57,28 @@ class NeighbourCall final : public SearchCall {
       return LimitExceeded("k", absl::StrCat("k=", k), limits.max_k, "--max-k",
                            absl::StrCat("the largest k that fits is ", limits.max_k));
     }
-    if (absl::Status status = targets_.Check(request_.targets(), request_.has_targets(), limits, "targets.");
+    if (absl::Status status =
+            CheckMissing(request_.missing(), {v1::MISSING_POLICY_ERROR, v1::MISSING_POLICY_SKIP}, "missing");
         !status.ok()) {
       return status;
     }
-    if (targets_.count() > limits.max_queries) {
-      return LimitExceeded("targets", absl::StrCat("targets has ", targets_.count(), " queries"), limits.max_queries,
-                           "--max-queries", absl::StrCat("the largest batch that fits is ", limits.max_queries));
-    }
+    if (absl::Status status = queries_.Check(request_, limits); !status.ok()) return status;
     return TakeFilter(request_, limits, &query_);
   }
 
   uint64_t AnswerBound(int64_t num_queries, int64_t k) const {
-    const int64_t found = std::min(k, MostEligible(query_.filter, snapshot_->table->num_rows()));
-    return NeighbourAnswerBound(*snapshot_, metric_, fields_, static_cast<uint64_t>(num_queries),
-                                static_cast<uint64_t>(found));
+    const int64_t found = std::min(k, MostEligible(query_.filter, table().num_rows()));
+    const uint64_t missing = request_.missing() == v1::MISSING_POLICY_SKIP ? MissingPositionsBound(num_queries) : 0;
+    return SaturatingAdd(missing,
+                         NeighbourAnswerBound(snapshot(), metric(), fields_, static_cast<uint64_t>(num_queries),
+                                              static_cast<uint64_t>(found)));
   }
 
   // Before any search, from what each query can find at most; keys are added up when they are known.
   absl::Status CheckAnswer() const {
-    const uint64_t bound = AnswerBound(targets_.count(), request_.k());
+    const uint64_t bound = AnswerBound(queries_.count(), request_.k());
     if (bound <= static_cast<uint64_t>(context().limits.max_response_bytes)) return absl::OkStatus();
-    return TooLarge(bound, targets_.count());
+    return TooLarge(bound, queries_.count());
   }
 
   absl::Status TooLarge(uint64_t needed_bytes, int64_t num_queries) const {
@@ -90,7 +86,7 @@ class NeighbourCall final : public SearchCall {
     const int64_t k = request_.k();
     const int64_t queries = LargestThatFits(num_queries, limit, [&](int64_t n) { return AnswerBound(n, k); });
     if (queries > 0) {
-      return AnswerTooLarge("targets", needed_bytes, limit,
+      return AnswerTooLarge(queries_.path(), needed_bytes, limit,
                             absl::StrCat("the largest batch that fits is ", queries, " queries with k=", k));
     }
     const int64_t fitting_k = LargestThatFits(k, limit, [&](int64_t n) { return AnswerBound(1, n); });
@@ -98,27 +94,34 @@ class NeighbourCall final : public SearchCall {
   }
 
   void StartWork() override {
-    if (targets_.count() == 0) {
+    if (queries_.num_computed() == 0) return StartSearch();
+    queries_.AllocateVectors();
+    ForEach(
+        queries_.num_computed(), queries_.compute_work(),
+        [this](int64_t i, StopPoll& stop) { queries_.Compute(i, stop); },
+        [self = SharedFromThis<NeighbourCall>()] { self->StartSearch(); });
+  }
+
+  void StartSearch() {
+    if (queries_.num_searched() == 0) {
+      neighbours_ = queries_.Spread({});
       EndWork(WorkOutcome::kComplete);
       return;
     }
-    query_.metric = metric_;
+    query_.metric = metric();
     query_.k = request_.k();
-    query_.queries = targets_.views();
-    if (!request_.include_inputs()) {
-      for (const int64_t id : targets_.row_ids()) query_.excluded_rows.push_back({id});
-    }
-    snapshot_->index->Start(std::move(query_), *context().pool, StopWithCall(),
+    queries_.Fill(&query_, !request_.include_inputs());
+    snapshot().index->Start(std::move(query_), *context().pool, StopWithCall(),
                             [self = SharedFromThis<NeighbourCall>()](NeighbourResult result) {
                               self->context().metrics->OnSearch(result.stats.rows_scanned, result.stats.rows_rescored,
                                                                 result.stats.fallback_queries);
-                              self->neighbours_ = std::move(result.neighbours);
+                              self->neighbours_ = self->queries_.Spread(std::move(result.neighbours));
                               self->EndWork(result.outcome);
                             });
   }
 
   absl::StatusOr<grpc::ByteBuffer> WriteAnswer() override {
-    const NeighbourAnswer answer(*snapshot_, metric_, fields_, neighbours_);
+    const NeighbourAnswer answer(snapshot(), metric(), fields_, neighbours_, queries_.missing());
     const int64_t limit = context().limits.max_response_bytes;
     if (answer.size() > static_cast<uint64_t>(limit)) {
       // Only long keys lead here; how many more would fit depends on which rows are found.
@@ -130,10 +133,8 @@ class NeighbourCall final : public SearchCall {
   }
 
   v1::NearestNeighbourRequest& request_;
-  SnapshotPtr snapshot_;
-  Metric metric_ = Metric::kCosine;
   NeighbourFields fields_;
-  Operand targets_;
+  NeighbourQueries queries_;
   NeighbourQuery query_;  // its filter is known after CheckRequest, the rest in StartWork
   Admission::Ticket ticket_;
   std::vector<std::vector<Neighbour>> neighbours_;

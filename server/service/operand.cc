@@ -14,6 +14,9 @@
 namespace embedding {
 namespace {
 
+// Multiply-adds between two polls of a stop predicate: well below a millisecond.
+constexpr int64_t kWorkPerPoll = int64_t{1} << 18;
+
 std::optional<ElementType> VectorElementType(v1::Dtype dtype) {
   switch (dtype) {
     case v1::DTYPE_F32:
@@ -122,7 +125,8 @@ absl::Status Operand::CheckFinite() const {
   return InvalidField(name, absl::StrCat(name, "[", unfit->row, "][", unfit->column, "] ", Complaint(unfit->value)));
 }
 
-absl::Status Operand::Resolve(const EmbeddingTable& table) {
+absl::Status Operand::Resolve(const EmbeddingTable& table, v1::MissingPolicy policy) {
+  dim_ = table.dim();
   if (!is_rows_) {
     if (count_ == 0) return absl::OkStatus();
     if (absl::Status status = CheckFinite(); !status.ok()) return status;
@@ -133,9 +137,7 @@ absl::Status Operand::Resolve(const EmbeddingTable& table) {
     }
     return absl::OkStatus();
   }
-  if (absl::Status status = ResolveRows(rows_, table, prefix_, v1::MISSING_POLICY_ERROR, &missing_); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = ResolveRows(rows_, table, prefix_, policy, &num_missing_); !status.ok()) return status;
   if (!table.non_finite_rows().empty()) {
     for (int64_t i = 0; i < count_; ++i) {
       const int64_t id = rows_.ids[static_cast<size_t>(i)];
@@ -147,9 +149,28 @@ absl::Status Operand::Resolve(const EmbeddingTable& table) {
           {"NON_FINITE_ROW", {{"table", table.name()}, {"position", absl::StrCat(i)}, {"id", absl::StrCat(id)}}, {}});
     }
   }
+  if (!rows_.missing.empty()) zeros_.resize(table.row_bytes());
   views_.reserve(rows_.ids.size());
-  for (const int64_t id : rows_.ids) views_.push_back({table.row(id), ElementTypeOf(table.dtype())});
+  for (const int64_t id : rows_.ids) {
+    views_.push_back({id == kMissingId ? zeros_.data() : table.row(id), ElementTypeOf(table.dtype())});
+  }
   return absl::OkStatus();
+}
+
+void Operand::AddTo(WeightedMean& mean, const Terms& terms, StopPoll& stop) const {
+  int64_t work = 0;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    const double weight = terms.sign * (terms.weights == nullptr ? 1.0 : double{terms.weights[i]});
+    if (is_rows_ && terms.unit_rows) {
+      mean.AddUnit(views_[i], weight);
+    } else {
+      mean.Add(views_[i], weight);
+    }
+    work += dim_;
+    if (work < kWorkPerPoll) continue;
+    if (stop.ShouldStop()) return;
+    work = 0;
+  }
 }
 
 }  // namespace embedding

@@ -32,14 +32,24 @@ uint8_t* PutStampField(uint32_t number, const Snapshot& snapshot, uint8_t* to) {
   return PutOptionalBytesField(Stamp::kFingerprintFieldNumber, snapshot.table->fingerprint(), to);
 }
 
-uint64_t PackedShapeSize(const std::vector<int64_t>& shape) {
+uint64_t PackedSize(std::span<const int64_t> values) {
   uint64_t size = 0;
-  for (const int64_t extent : shape) size += VarintSize(static_cast<uint64_t>(extent));
+  for (const int64_t value : values) size += VarintSize(static_cast<uint64_t>(value));
   return size;
 }
 
+uint64_t PackedFieldSize(std::span<const int64_t> values) { return OptionalBytesFieldSize(PackedSize(values)); }
+
+// Left out if it is empty.
+uint8_t* PutPackedField(uint32_t number, std::span<const int64_t> values, uint8_t* to) {
+  if (values.empty()) return to;
+  to = PutBytesHeader(number, PackedSize(values), to);
+  for (const int64_t value : values) to = PutVarint(static_cast<uint64_t>(value), to);
+  return to;
+}
+
 uint64_t TensorSize(const TensorLayout& tensor) {
-  return VarintFieldSize(static_cast<uint64_t>(tensor.dtype)) + OptionalBytesFieldSize(PackedShapeSize(tensor.shape)) +
+  return VarintFieldSize(static_cast<uint64_t>(tensor.dtype)) + PackedFieldSize(tensor.shape) +
          OptionalBytesFieldSize(tensor.payload_bytes);
 }
 
@@ -47,10 +57,7 @@ uint64_t TensorSize(const TensorLayout& tensor) {
 uint8_t* PutTensorField(uint32_t number, const TensorLayout& tensor, uint8_t* to) {
   to = PutBytesHeader(number, TensorSize(tensor), to);
   to = PutVarintField(TensorFields::kDtypeFieldNumber, static_cast<uint64_t>(tensor.dtype), to);
-  if (const uint64_t size = PackedShapeSize(tensor.shape); size != 0) {
-    to = PutBytesHeader(TensorFields::kShapeFieldNumber, size, to);
-    for (const int64_t extent : tensor.shape) to = PutVarint(static_cast<uint64_t>(extent), to);
-  }
+  to = PutPackedField(TensorFields::kShapeFieldNumber, tensor.shape, to);
   if (tensor.payload_bytes == 0) return to;
   return PutBytesHeader(tensor.as_values ? TensorFields::kValuesFieldNumber : TensorFields::kDataFieldNumber,
                         tensor.payload_bytes, to);
@@ -58,6 +65,9 @@ uint8_t* PutTensorField(uint32_t number, const TensorLayout& tensor, uint8_t* to
 
 static_assert(static_cast<int>(Scores::kMetricFieldNumber) == Answer::kMetricFieldNumber &&
               static_cast<int>(Scores::kHigherIsCloserFieldNumber) == Answer::kHigherIsCloserFieldNumber);
+uint64_t MetricTailSize(Metric metric) {
+  return VarintFieldSize(static_cast<uint64_t>(WireMetric(metric))) + VarintFieldSize(HigherIsCloser(metric) ? 1 : 0);
+}
 uint8_t* PutMetricTail(Metric metric, uint8_t* to) {
   to = PutVarintField(Scores::kMetricFieldNumber, static_cast<uint64_t>(WireMetric(metric)), to);
   return PutVarintField(Scores::kHigherIsCloserFieldNumber, HigherIsCloser(metric) ? 1 : 0, to);
@@ -76,8 +86,13 @@ TensorLayout VectorsLayout(const EmbeddingTable& table, NeighbourFields fields, 
 
 }  // namespace
 
-uint64_t SimilarityTailSize(Metric metric) {
-  return VarintFieldSize(static_cast<uint64_t>(WireMetric(metric))) + VarintFieldSize(HigherIsCloser(metric) ? 1 : 0);
+uint64_t SimilarityTailSize(const SimilarityTail& tail) {
+  return MetricTailSize(tail.metric) + PackedFieldSize(tail.missing_left) + PackedFieldSize(tail.missing_right);
+}
+
+uint64_t MissingPositionsBound(int64_t n) {
+  const auto count = static_cast<uint64_t>(n);
+  return OptionalBytesFieldSize(count * VarintSize(count));
 }
 
 v1::Dtype WireDtype(Dtype dtype) {
@@ -103,13 +118,16 @@ uint8_t* WriteStampedTensor(const Snapshot& snapshot, const TensorLayout& tensor
   return PutTensorField(v1::LookupResponse::kEmbeddingsFieldNumber, tensor, to);
 }
 
-uint64_t SimilarityAnswerSize(const Snapshot& snapshot, const TensorLayout& scores, Metric metric) {
-  return StampedTensorSize(snapshot, scores) + SimilarityTailSize(metric);
+uint64_t SimilarityAnswerSize(const Snapshot& snapshot, const TensorLayout& scores, const SimilarityTail& tail) {
+  return StampedTensorSize(snapshot, scores) + SimilarityTailSize(tail);
 }
 
-uint8_t* WriteSimilarityAnswer(const Snapshot& snapshot, const TensorLayout& scores, Metric metric, uint8_t* to) {
+uint8_t* WriteSimilarityAnswer(const Snapshot& snapshot, const TensorLayout& scores, const SimilarityTail& tail,
+                               uint8_t* to) {
   uint8_t* const payload = WriteStampedTensor(snapshot, scores, to);
-  PutMetricTail(metric, payload + scores.payload_bytes);
+  to = PutMetricTail(tail.metric, payload + scores.payload_bytes);
+  to = PutPackedField(Scores::kMissingLeftFieldNumber, tail.missing_left, to);
+  PutPackedField(Scores::kMissingRightFieldNumber, tail.missing_right, to);
   return payload;
 }
 
@@ -118,14 +136,15 @@ uint64_t NeighbourAnswerBound(const Snapshot& snapshot, Metric metric, Neighbour
   const uint64_t id_size = VarintSize(static_cast<uint64_t>(snapshot.table->num_rows() - 1));
   uint64_t result = OptionalBytesFieldSize(found * id_size) + OptionalBytesFieldSize(found * sizeof(float));
   if (fields.vectors) result += BytesFieldSize(TensorSize(VectorsLayout(*snapshot.table, fields, found)));
-  return SaturatingAdd(BytesFieldSize(StampSize(snapshot)) + SimilarityTailSize(metric),
+  return SaturatingAdd(BytesFieldSize(StampSize(snapshot)) + MetricTailSize(metric),
                        SaturatingMultiply(num_queries, BytesFieldSize(result)));
 }
 
 NeighbourAnswer::NeighbourAnswer(const Snapshot& snapshot, Metric metric, NeighbourFields fields,
-                                 const std::vector<std::vector<Neighbour>>& results)
-    : snapshot_(snapshot), metric_(metric), fields_(fields), results_(results) {
-  size_ = BytesFieldSize(StampSize(snapshot)) + SimilarityTailSize(metric);
+                                 const std::vector<std::vector<Neighbour>>& results,
+                                 const std::vector<int64_t>& missing)
+    : snapshot_(snapshot), metric_(metric), fields_(fields), results_(results), missing_(missing) {
+  size_ = BytesFieldSize(StampSize(snapshot)) + MetricTailSize(metric) + PackedFieldSize(missing);
   sizes_.reserve(results.size());
   for (const std::vector<Neighbour>& found : results) {
     sizes_.push_back(Measure(found));
@@ -156,6 +175,7 @@ void NeighbourAnswer::Write(uint8_t* to) const {
     to = WriteResult(results_[i], sizes_[i], to);
   }
   to = PutMetricTail(metric_, to);
+  to = PutPackedField(Answer::kMissingPositionsFieldNumber, missing_, to);
   assert(static_cast<uint64_t>(to - begin) == size_);
   static_cast<void>(begin);
 }

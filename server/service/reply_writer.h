@@ -45,12 +45,21 @@ uint64_t StampedTensorSize(const Snapshot& snapshot, const TensorLayout& tensor)
 // Writes all but the payload, whose place is returned; payload_bytes may be 0.
 uint8_t* WriteStampedTensor(const Snapshot& snapshot, const TensorLayout& tensor, uint8_t* to);
 
+// What follows the scores of a SimilarityResponse.
+struct SimilarityTail {
+  Metric metric = Metric::kCosine;
+  std::span<const int64_t> missing_left;  // positions
+  std::span<const int64_t> missing_right;
+};
 // SimilarityResponse. The payload's offset in the message is size less tail less payload.
-uint64_t SimilarityAnswerSize(const Snapshot& snapshot, const TensorLayout& scores, Metric metric);
+uint64_t SimilarityAnswerSize(const Snapshot& snapshot, const TensorLayout& scores, const SimilarityTail& tail);
 // Writes all but the scores, for which there is room at the pointer returned.
-uint8_t* WriteSimilarityAnswer(const Snapshot& snapshot, const TensorLayout& scores, Metric metric, uint8_t* to);
-// Bytes behind the scores: metric and direction, which end a NearestNeighbourResponse too.
-uint64_t SimilarityTailSize(Metric metric);
+uint8_t* WriteSimilarityAnswer(const Snapshot& snapshot, const TensorLayout& scores, const SimilarityTail& tail,
+                               uint8_t* to);
+uint64_t SimilarityTailSize(const SimilarityTail& tail);
+
+// Bytes that a field with the positions of missing rows among n can need.
+uint64_t MissingPositionsBound(int64_t n);
 
 // What a NearestNeighbour answer carries beside ids and scores.
 struct NeighbourFields {
@@ -67,9 +76,9 @@ uint64_t NeighbourAnswerBound(const Snapshot& snapshot, Metric metric, Neighbour
 // NearestNeighbourResponse of given results.
 class NeighbourAnswer {
  public:
-  // Borrows both. fields.keys needs a table with keys.
+  // Borrows all. fields.keys needs a table with keys. missing: positions of the queries that name a missing row.
   NeighbourAnswer(const Snapshot& snapshot, Metric metric, NeighbourFields fields,
-                  const std::vector<std::vector<Neighbour>>& results);
+                  const std::vector<std::vector<Neighbour>>& results, const std::vector<int64_t>& missing);
 
   // Exact bytes.
   uint64_t size() const { return size_; }
@@ -89,6 +98,7 @@ class NeighbourAnswer {
   const Metric metric_;
   const NeighbourFields fields_;
   const std::vector<std::vector<Neighbour>>& results_;
+  const std::vector<int64_t>& missing_;
   std::vector<Sizes> sizes_;
   uint64_t size_ = 0;
 };

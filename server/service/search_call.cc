@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/service/metric_field.h"
 #include "server/service/request_body.h"
 
 namespace embedding {
@@ -58,6 +59,39 @@ absl::Status SearchCall::Parse(google::protobuf::MessageLite* message) const {
 
 absl::StatusOr<Admission::Ticket> SearchCall::AdmitAnswer(uint64_t bytes) const {
   return context_.admission->Admit(static_cast<int64_t>(bytes), /*search=*/false);
+}
+
+absl::Status SearchCall::Acquire(const v1::TableSpec& table, v1::Metric metric) {
+  absl::StatusOr<SnapshotPtr> snapshot = context_.registry->Acquire(table.name(), table.version());
+  if (!snapshot.ok()) return snapshot.status();
+  snapshot_ = *std::move(snapshot);
+  metric_ = MetricOrDefault(metric, *snapshot_);
+  return absl::OkStatus();
+}
+
+void SearchCall::ForEach(int64_t num_items, int64_t work, std::function<void(int64_t, StopPoll&)> item,
+                         std::function<void()> then) {
+  struct Work {
+    Work(int64_t num_items, StopPredicate predicate) : items(num_items, 1), stop(std::move(predicate)) {}
+    BlockCounter items;
+    StopPoll stop;
+  };
+  const auto shared = std::make_shared<Work>(num_items, StopWithCall());
+  auto lane = [shared, item = std::move(item)](int) {
+    int64_t begin;
+    int64_t end;
+    while (!shared->stop.ShouldStop() && shared->items.Take(&begin, &end)) item(begin, shared->stop);
+  };
+  auto done = [self = shared_from_this(), shared, then = std::move(then)] {
+    if (shared->stop.stopped()) return self->EndWork(WorkOutcome::kStopped);
+    then();
+  };
+  if (work > kInlineWork) {
+    context_.pool->Submit(LanesFor(work, context_.pool->num_threads()), std::move(lane), std::move(done));
+    return;
+  }
+  lane(0);
+  done();
 }
 
 StopPredicate SearchCall::StopWithCall() {

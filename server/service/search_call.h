@@ -4,13 +4,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "embedding/v1/embedding.pb.h"
 #include "google/protobuf/arena.h"
 #include "google/protobuf/message_lite.h"
+#include "server/search/metric.h"
+#include "server/search/scan_blocks.h"
 #include "server/search/similarity.h"
 #include "server/service/answer_buffer.h"
 #include "server/service/call.h"
@@ -47,9 +51,21 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   absl::Status Parse(google::protobuf::MessageLite* message) const;
   // Adds the answer's bytes to what is in flight.
   absl::StatusOr<Admission::Ticket> AdmitAnswer(uint64_t bytes) const;
-  // For embedding_rows_total.
-  void CountRows(int64_t rows, int64_t missing) const { context_.metrics->OnRows(rpc_, rows - missing, missing); }
+  // The table and the metric of the request, which hold for the rest of the call. Errors as TableRegistry::Acquire.
+  absl::Status Acquire(const v1::TableSpec& table, v1::Metric metric);
+  const Snapshot& snapshot() const { return *snapshot_; }
+  const EmbeddingTable& table() const { return *snapshot_->table; }
+  Metric metric() const { return metric_; }
+  // For embedding_rows_total, with what the rows were resolved to: counted if they were found or missing, not if
+  // something else was wrong with them.
+  void CountRows(const absl::Status& resolved, int64_t rows, int64_t missing) const {
+    if (resolved.ok() || missing != 0) context_.metrics->OnRows(rpc_, rows - missing, missing);
+  }
 
+  // item(i, stop) for each i in [0, num_items), on any threads, then `then` once, unless the call is stopped, which
+  // ends it. work: of all items, in multiply-adds; little work is done here and now.
+  void ForEach(int64_t num_items, int64_t work, std::function<void(int64_t, StopPoll&)> item,
+               std::function<void()> then);
   // To be given to the search: true once the call is stopped. Keeps this object alive.
   StopPredicate StopWithCall();
   // Ends the call.
@@ -71,6 +87,8 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   const ServiceContext context_;
   const Rpc rpc_;
   const CallPtr call_;
+  SnapshotPtr snapshot_;
+  Metric metric_ = Metric::kCosine;
   Admission::Ticket place_;
   google::protobuf::Arena arena_;
   Clock::time_point started_;              // when the work was handed to the pool

@@ -1,12 +1,12 @@
 // Similarity: scores are computed where they leave the process, in the bytes of the answer.
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "embedding/v1/embedding.pb.h"
 #include "server/search/similarity.h"
 #include "server/service/handlers.h"
-#include "server/service/metric_field.h"
 #include "server/service/operand.h"
 #include "server/service/reply_writer.h"
 #include "server/service/request_errors.h"
@@ -25,11 +25,7 @@ class SimilarityCall final : public SearchCall {
   absl::Status Prepare() override {
     if (absl::Status status = Parse(&request_); !status.ok()) return status;
     if (absl::Status status = CheckRequest(); !status.ok()) return status;
-    absl::StatusOr<SnapshotPtr> snapshot =
-        context().registry->Acquire(request_.table().name(), request_.table().version());
-    if (!snapshot.ok()) return snapshot.status();
-    snapshot_ = *std::move(snapshot);
-    metric_ = MetricOrDefault(request_.metric(), *snapshot_);
+    if (absl::Status status = Acquire(request_.table(), request_.metric()); !status.ok()) return status;
     if (absl::Status status = ResolveOperands(); !status.ok()) return status;
     return AllocateAnswer();
   }
@@ -45,7 +41,19 @@ class SimilarityCall final : public SearchCall {
     if (absl::Status status = CheckEnum("encoding", request_.encoding(), v1::Encoding_descriptor()); !status.ok()) {
       return status;
     }
+    if (absl::Status status = CheckEnum("reduce", request_.reduce(), v1::Reduce_descriptor()); !status.ok()) {
+      return status;
+    }
+    if (absl::Status status =
+            CheckMissing(request_.missing(), {v1::MISSING_POLICY_ERROR, v1::MISSING_POLICY_ZERO}, "missing");
+        !status.ok()) {
+      return status;
+    }
     all_pairs_ = request_.layout() == v1::LAYOUT_ALL_PAIRS;
+    reduced_ = request_.reduce() == v1::REDUCE_MEAN;
+    if (reduced_ && all_pairs_) {
+      return InvalidField("layout", "layout=LAYOUT_ALL_PAIRS, reduce takes LAYOUT_PAIRWISE or none");
+    }
     const RequestLimits& limits = context().limits;
     if (absl::Status status = left_.Check(request_.left(), request_.has_left(), limits, "left."); !status.ok()) {
       return status;
@@ -59,6 +67,12 @@ class SimilarityCall final : public SearchCall {
   absl::Status CheckPairs() {
     const int64_t n = left_.count(), m = right_.count();
     const int64_t max_pairs = context().limits.max_pairs;
+    if (reduced_) {
+      num_pairs_ = 1;
+      if (n != 0 && m != 0) return absl::OkStatus();
+      const char* const side = n == 0 ? "left" : "right";
+      return InvalidField(side, absl::StrCat(side, " has no vectors, REDUCE_MEAN needs at least one"));
+    }
     if (!all_pairs_ && n != m) {
       return InvalidField("right", absl::StrCat("left has ", n, " vectors, right has ", m,
                                                 ": LAYOUT_PAIRWISE needs as many on both sides"));
@@ -84,70 +98,93 @@ class SimilarityCall final : public SearchCall {
   }
 
   absl::Status ResolveOperands() {
-    const EmbeddingTable& table = *snapshot_->table;
-    if (absl::Status status = left_.CheckWidth(table); !status.ok()) return status;
-    if (absl::Status status = right_.CheckWidth(table); !status.ok()) return status;
+    if (absl::Status status = left_.CheckWidth(table()); !status.ok()) return status;
+    if (absl::Status status = right_.CheckWidth(table()); !status.ok()) return status;
     layout_.dtype = v1::DTYPE_F32;
     layout_.as_values = request_.encoding() == v1::ENCODING_FLOATS;
-    layout_.shape = {left_.count()};
+    layout_.shape = {reduced_ ? 1 : left_.count()};
     if (all_pairs_) layout_.shape.push_back(right_.count());
     if (absl::Status status = CheckAnswer(); !status.ok()) return status;
-    absl::Status status = left_.Resolve(table);
-    if (status.ok()) status = right_.Resolve(table);
-    const int64_t missing = left_.missing() + right_.missing();
-    if (status.ok() || missing != 0) CountRows(left_.count() + right_.count(), missing);
+    absl::Status status = left_.Resolve(table(), request_.missing());
+    if (status.ok()) status = right_.Resolve(table(), request_.missing());
+    CountRows(status, left_.count() + right_.count(), left_.num_missing() + right_.num_missing());
     return status;
   }
 
-  uint64_t AnswerBytes(uint64_t pairs) const {
+  // Before the operands are resolved: an upper bound, should rows be missing.
+  uint64_t AnswerBound(uint64_t pairs) const {
     TensorLayout layout = layout_;
     layout.payload_bytes = pairs * sizeof(float);
-    return SimilarityAnswerSize(*snapshot_, layout, metric_);
+    const uint64_t bytes = SimilarityAnswerSize(snapshot(), layout, {metric(), {}, {}});
+    if (request_.missing() != v1::MISSING_POLICY_ZERO) return bytes;
+    const bool pairwise = !all_pairs_ && !reduced_;
+    return bytes + MissingPositionsBound(pairwise ? static_cast<int64_t>(pairs) : left_.count()) +
+           MissingPositionsBound(pairwise ? static_cast<int64_t>(pairs) : right_.count());
   }
 
   absl::Status CheckAnswer() {
     layout_.payload_bytes = num_pairs_ * sizeof(float);
-    answer_bytes_ = AnswerBytes(num_pairs_);
+    const uint64_t bytes = AnswerBound(num_pairs_);
     const int64_t limit = context().limits.max_response_bytes;
-    if (answer_bytes_ <= static_cast<uint64_t>(limit)) return absl::OkStatus();
+    if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
+    if (reduced_) {
+      return AnswerTooLarge("left", bytes, limit, "ask for fewer vectors, or none that are missing");
+    }
     const int64_t fitting = LargestThatFits(static_cast<int64_t>(num_pairs_), limit,
-                                            [&](int64_t pairs) { return AnswerBytes(static_cast<uint64_t>(pairs)); });
-    return TooManyPairs(absl::StrCat("the answer needs ", answer_bytes_, " bytes"), limit, "--max-response-bytes",
-                        fitting);
+                                            [&](int64_t pairs) { return AnswerBound(static_cast<uint64_t>(pairs)); });
+    return TooManyPairs(absl::StrCat("the answer needs ", bytes, " bytes"), limit, "--max-response-bytes", fitting);
   }
 
   absl::Status AllocateAnswer() {
-    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(answer_bytes_);
+    const SimilarityTail tail{metric(), left_.missing(), right_.missing()};
+    const uint64_t bytes = SimilarityAnswerSize(snapshot(), layout_, tail);
+    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(bytes);
     if (!ticket.ok()) return ticket.status();
-    const size_t offset = answer_bytes_ - SimilarityTailSize(metric_) - layout_.payload_bytes;
-    answer_ = AnswerBuffer(answer_bytes_, *std::move(ticket), offset);
-    uint8_t* const payload = WriteSimilarityAnswer(*snapshot_, layout_, metric_, answer_.data());
+    const size_t offset = bytes - SimilarityTailSize(tail) - layout_.payload_bytes;
+    answer_ = AnswerBuffer(bytes, *std::move(ticket), offset);
+    uint8_t* const payload = WriteSimilarityAnswer(snapshot(), layout_, tail, answer_.data());
     scores_ = std::span<float>(reinterpret_cast<float*>(payload), num_pairs_);
     return absl::OkStatus();
   }
 
   void StartWork() override {
-    if (num_pairs_ == 0) {
-      EndWork(WorkOutcome::kComplete);
-      return;
-    }
+    if (num_pairs_ == 0) return EndWork(WorkOutcome::kComplete);
+    if (!reduced_) return StartScores(left_.views(), right_.views());
+    const int64_t dim = table().dim();
+    means_.resize(static_cast<size_t>(2 * dim));
+    ForEach(
+        2, (left_.count() + right_.count()) * dim,
+        [this, dim](int64_t side, StopPoll& stop) {
+          WeightedMean mean(dim);
+          (side == 0 ? left_ : right_).AddTo(mean, {}, stop);
+          if (!stop.stopped()) mean.Write(means_.data() + side * dim);
+        },
+        [self = SharedFromThis<SimilarityCall>(), dim] {
+          for (int64_t side = 0; side < 2; ++side) {
+            self->mean_views_[side] = {self->means_.data() + side * dim, ElementType::kF64};
+          }
+          self->StartScores({&self->mean_views_[0], 1}, {&self->mean_views_[1], 1});
+        });
+  }
+
+  void StartScores(std::span<const VectorView> left, std::span<const VectorView> right) {
     const auto start = all_pairs_ ? StartAllPairs : StartPairwise;
-    start(metric_, left_.views(), right_.views(), snapshot_->table->dim(), scores_, *context().pool, StopWithCall(),
+    start(metric(), left, right, table().dim(), scores_, *context().pool, StopWithCall(),
           [self = SharedFromThis<SimilarityCall>()](WorkOutcome outcome) { self->EndWork(outcome); });
   }
 
   absl::StatusOr<grpc::ByteBuffer> WriteAnswer() override { return answer_.TakeBytes(); }
 
   v1::SimilarityRequest& request_;
-  SnapshotPtr snapshot_;
-  Metric metric_ = Metric::kCosine;
   bool all_pairs_ = false;
+  bool reduced_ = false;
   Operand left_, right_;
   size_t num_pairs_ = 0;
   TensorLayout layout_;
-  uint64_t answer_bytes_ = 0;
   AnswerBuffer answer_;
   std::span<float> scores_;
+  std::vector<double> means_;  // reduced: [2, dim], left and right
+  VectorView mean_views_[2];
 };
 
 }  // namespace

@@ -172,10 +172,52 @@ TEST_F(NeighbourTest, WrongTargetsAreNamed) {
   v1::NearestNeighbourRequest request;
   request.set_k(1);
   EXPECT_THAT(Search(request),
-              IsError(StatusCode::kInvalidArgument, "INVALID_FIELD", "targets is unset, must hold rows or vectors"));
+              IsError(StatusCode::kInvalidArgument, "INVALID_FIELD", "query is unset, must hold targets or examples"));
   request.mutable_targets()->mutable_rows()->mutable_keys()->add_values("leg");
   EXPECT_THAT(Search(request), IsError(StatusCode::kNotFound, "KEY_NOT_FOUND",
                                        "targets.keys[0] \"leg\" is not a key of table \"toy\"; 1 of 1 missing, at 0"));
+}
+
+TEST_F(NeighbourTest, SkipGivesMissingTargetsEmptyResults) {
+  v1::NearestNeighbourRequest request = ByIds({4, 0, 9, 2, 1000}, 2, v1::METRIC_DOT);
+  request.set_return_keys(true);
+  request.set_return_vectors(true);
+  request.set_missing(v1::MISSING_POLICY_SKIP);
+  ASSERT_EQ(Search(request), absl::OkStatus());
+  ASSERT_EQ(response_.results_size(), 5);
+  EXPECT_THAT(response_.missing_positions(), ElementsAre(0, 2, 4));
+  for (const int i : {0, 2, 4}) {
+    EXPECT_THAT(response_.results(i).ids(), IsEmpty());
+    EXPECT_THAT(ShapeOf(response_.results(i).vectors()), ElementsAre(0, 3));
+  }
+  EXPECT_THAT(response_.results(1).ids(), ElementsAre(1, 2));
+  EXPECT_THAT(response_.results(3).ids(), ElementsAre(1, 0));
+
+  request.mutable_targets()->mutable_rows()->mutable_keys()->add_values("leg");  // and none that exists
+  const auto call = services_.Start("NearestNeighbour", BodyOf(request.SerializeAsString()));
+  ASSERT_EQ(call->status(), absl::OkStatus());
+  const std::string bytes = BytesOf(call->TakeReply());
+  ASSERT_TRUE(response_.ParseFromString(bytes));
+  EXPECT_EQ(response_.SerializeAsString(), bytes);
+  EXPECT_EQ(response_.results_size(), 1);
+  EXPECT_THAT(response_.missing_positions(), ElementsAre(0));
+}
+
+TEST_F(NeighbourTest, NegativeIdsAreWrongWhateverThePolicy) {
+  v1::NearestNeighbourRequest request = ByIds({9, -1}, 2, v1::METRIC_DOT);
+  request.set_missing(v1::MISSING_POLICY_SKIP);
+  EXPECT_THAT(Search(request),
+              IsError(StatusCode::kInvalidArgument, "INVALID_FIELD", "targets.ids[1]=-1, must be >= 0"));
+}
+
+TEST_F(NeighbourTest, PoliciesThatASearchDoesNotNameAreRefused) {
+  v1::NearestNeighbourRequest request = ByIds({0}, 2, v1::METRIC_DOT);
+  request.set_missing(v1::MISSING_POLICY_ZERO);
+  const absl::Status status = Search(request);
+  EXPECT_THAT(status, IsError(StatusCode::kInvalidArgument, "INVALID_FIELD",
+                              "missing=MISSING_POLICY_ZERO (2), allowed: MISSING_POLICY_ERROR (1), "
+                              "MISSING_POLICY_SKIP (4)"));
+  EXPECT_EQ(FieldOf(status), "missing");
 }
 
 TEST(NeighbourKeylessTest, KeysAskedOfATableWithoutKeys) {
@@ -301,11 +343,13 @@ TEST(NeighbourStopTest, TheTableLivesUntilTheSearchHasEnded) {
   const auto call = std::make_shared<FakeCall>(BodyOf(ByIds({0}, 1, v1::METRIC_DOT).SerializeAsString()));
   call->StopAfterPolls(100000);
   services.methods.at("NearestNeighbour").handle(call);
-  auto replacement = std::make_shared<Snapshot>();
-  replacement->name = "stuck";
-  replacement->version = 2;
-  replacement->table = FloatTable("stuck", 1, {3, 4});
-  services.registry.Publish(std::move(replacement));
+  for (const uint64_t version : {2, 3}) {  // two versions are kept, so the second one drives out the first
+    auto replacement = std::make_shared<Snapshot>();
+    replacement->name = "stuck";
+    replacement->version = version;
+    replacement->table = FloatTable("stuck", 1, {3, 4});
+    services.registry.Publish(std::move(replacement));
+  }
   EXPECT_EQ(call->status().code(), StatusCode::kDeadlineExceeded);
   // The worker lets go of the old table a moment after the call's end.
   while (!watched.expired()) std::this_thread::yield();

@@ -271,5 +271,102 @@ TEST(SimilarityStopTest, LargeRequestsAreDecodedByAWorker) {
   EXPECT_THAT(FloatsOf(response.scores()), ::testing::Each(1.f));
 }
 
+v1::SimilarityRequest MeansOf(const std::vector<int64_t>& left, const std::vector<int64_t>& right, v1::Metric metric) {
+  v1::SimilarityRequest request = PairsOfIds(left, right, metric);
+  request.set_reduce(v1::REDUCE_MEAN);
+  return request;
+}
+
+TEST_F(SimilarityTest, ReduceMeanScoresTheMeansOfBothSides) {
+  // Means (1.5, 2) of rows 0 and 1, and (1.333, 1.333) of all; 3 pairs of either kind are none that is asked for.
+  EXPECT_THAT(Scores(On("plane", MeansOf({0, 1}, {0, 1, 2}, v1::METRIC_DOT))), ElementsAre(14.0f / 3));
+  EXPECT_THAT(ShapeOf(response_.scores()), ElementsAre(1));
+  EXPECT_THAT(Scores(On("plane", MeansOf({1}, {2, 2}, v1::METRIC_COSINE))), ElementsAre(.6f));
+  EXPECT_THAT(Scores(On("plane", MeansOf({1, 1, 0, 0}, {0}, v1::METRIC_EUCLIDEAN))), ElementsAre(2.5f));
+  v1::SimilarityRequest request = PairsOfVectors(2, {3, 0, 1, 2}, {4, 3}, v1::METRIC_DOT);  // (2, 1) . (4, 3)
+  request.set_reduce(v1::REDUCE_MEAN);
+  request.set_layout(v1::LAYOUT_PAIRWISE);
+  request.set_encoding(v1::ENCODING_FLOATS);
+  EXPECT_THAT(Scores(On("plane", request)), ElementsAre(11));
+  EXPECT_THAT(response_.scores().data(), IsEmpty());
+}
+
+TEST_F(SimilarityTest, ReduceTakesNoOtherLayoutAndNoEmptySide) {
+  v1::SimilarityRequest request = MeansOf({0}, {1}, v1::METRIC_DOT);
+  request.set_layout(v1::LAYOUT_ALL_PAIRS);
+  absl::Status status = Similarity(On("toy", request));
+  EXPECT_THAT(status, IsError(StatusCode::kInvalidArgument, "INVALID_FIELD",
+                              "layout=LAYOUT_ALL_PAIRS, reduce takes LAYOUT_PAIRWISE or none"));
+  EXPECT_EQ(FieldOf(status), "layout");
+  status = Similarity(On("toy", MeansOf({}, {1}, v1::METRIC_DOT)));
+  EXPECT_THAT(status, IsError(StatusCode::kInvalidArgument, "INVALID_FIELD",
+                              "left has no vectors, REDUCE_MEAN needs at least one"));
+  EXPECT_EQ(FieldOf(status), "left");
+  EXPECT_EQ(FieldOf(Similarity(On("toy", MeansOf({0}, {}, v1::METRIC_DOT)))), "right");
+  request = MeansOf({0}, {1}, v1::METRIC_DOT);
+  request.set_reduce(static_cast<v1::Reduce>(7));
+  status = Similarity(On("toy", request));
+  EXPECT_EQ(DetailsOf(status).reason, "INVALID_FIELD");
+  EXPECT_EQ(FieldOf(status), "reduce");
+}
+
+TEST(SimilarityReduceTest, SidesAtTheLimitOfIdsMakeOnePair) {
+  RequestLimits limits;
+  limits.max_ids = 400;
+  limits.max_pairs = 1;
+  Services services(TablesOf(CountingTable("items", 10, 100)), limits);
+  v1::SimilarityRequest request =
+      MeansOf(std::vector<int64_t>(400, 3), std::vector<int64_t>(399, 4), v1::METRIC_EUCLIDEAN);
+  v1::SimilarityResponse response;
+  ASSERT_EQ(services.Call("Similarity", request, &response), absl::OkStatus());
+  EXPECT_THAT(FloatsOf(response.scores()), ElementsAre(10000));  // each of 100 elements differs by 1000
+  request.mutable_left()->mutable_rows()->mutable_ids()->add_values(3);
+  EXPECT_EQ(DetailsOf(services.Call("Similarity", request, &response)).reason, "LIMIT_EXCEEDED");
+}
+
+TEST_F(SimilarityTest, ZeroLetsMissingRowsTakePartAsZeros) {
+  v1::SimilarityRequest request = On("plane", PairsOfIds({1, 3, 1, 7}, {2, 1, 9, 8}, v1::METRIC_EUCLIDEAN));
+  request.set_missing(v1::MISSING_POLICY_ZERO);
+  EXPECT_THAT(Scores(request), ElementsAre(FloatNear(std::sqrt(20.0f), 1e-6f), 5, 5, 0));
+  EXPECT_THAT(response_.missing_left(), ElementsAre(1, 3));
+  EXPECT_THAT(response_.missing_right(), ElementsAre(2, 3));
+  request.set_layout(v1::LAYOUT_ALL_PAIRS);
+  SetIds(request.mutable_left(), {5, 2});
+  SetIds(request.mutable_right(), {1});
+  EXPECT_THAT(Scores(request), ElementsAre(5, FloatNear(std::sqrt(20.0f), 1e-6f)));
+  EXPECT_THAT(response_.missing_left(), ElementsAre(0));
+  EXPECT_THAT(response_.missing_right(), IsEmpty());
+  request = On("plane", MeansOf({1, 99}, {2}, v1::METRIC_DOT));  // (3, 4) / 2
+  request.set_missing(v1::MISSING_POLICY_ZERO);
+  EXPECT_THAT(Scores(request), ElementsAre(1.5f));
+  EXPECT_THAT(response_.missing_left(), ElementsAre(1));
+}
+
+TEST_F(SimilarityTest, ZeroOfKeysAndItsBytesAreThoseOfProtobuf) {
+  v1::SimilarityRequest request;
+  for (const char* key : {"robot", "leg"}) {
+    request.mutable_left()->mutable_rows()->mutable_keys()->add_values(key);
+    request.mutable_right()->mutable_rows()->mutable_keys()->add_values(key);
+  }
+  request.mutable_table()->set_name("toy");
+  request.set_metric(v1::METRIC_COSINE);
+  request.set_missing(v1::MISSING_POLICY_ZERO);
+  const auto call = services_.Start("Similarity", BodyOf(request.SerializeAsString()));
+  ASSERT_EQ(call->status(), absl::OkStatus());
+  const std::string bytes = BytesOf(call->TakeReply());
+  ASSERT_TRUE(response_.ParseFromString(bytes));
+  EXPECT_EQ(response_.SerializeAsString(), bytes);
+  EXPECT_THAT(FloatsOf(response_.scores()), ElementsAre(1, 0));
+  EXPECT_THAT(response_.missing_right(), ElementsAre(1));
+}
+
+TEST_F(SimilarityTest, PoliciesThatSimilarityDoesNotNameAreRefused) {
+  v1::SimilarityRequest request = On("toy", PairsOfIds({0}, {1}, v1::METRIC_DOT));
+  request.set_missing(v1::MISSING_POLICY_SKIP);
+  EXPECT_THAT(Similarity(request), IsError(StatusCode::kInvalidArgument, "INVALID_FIELD",
+                                           "missing=MISSING_POLICY_SKIP (4), allowed: MISSING_POLICY_ERROR (1), "
+                                           "MISSING_POLICY_ZERO (2)"));
+}
+
 }  // namespace
 }  // namespace embedding::testing
