@@ -14,8 +14,20 @@
 
 namespace embedding {
 
+// Somebody who waits for work to be done. Thread-safe.
+class Waiting {
+ public:
+  // True once the caller has gone or the deadline is over. Cheap: polled between blocks of work.
+  virtual bool stopped() const = 0;
+  // DEADLINE_EXCEEDED or CANCELLED, with the message that says which.
+  virtual absl::Status StoppedStatus() const = 0;
+
+ protected:
+  ~Waiting() = default;
+};
+
 // Thread-safe after construction. Exactly one of Reply and Fail is called, once, from any thread.
-class Call {
+class Call : public Waiting {
  public:
   virtual ~Call() = default;
 
@@ -23,15 +35,11 @@ class Call {
   virtual const grpc::ByteBuffer& request() const = 0;
   // When the call's time is over: its own deadline or the server's maximum, whichever is earlier.
   virtual std::chrono::steady_clock::time_point deadline() const = 0;
-  // True once the caller has gone or the deadline is over. Cheap: polled between blocks of work.
-  virtual bool stopped() const = 0;
   // Ends the call well.
   virtual void Reply(grpc::ByteBuffer body) = 0;
   // Ends the call with an error, details included (status_codec.h). Where stopped() is the reason, `status` is what
   // StoppedStatus() gives.
   virtual void Fail(const absl::Status& status) = 0;
-  // DEADLINE_EXCEEDED or CANCELLED, with the message that says which.
-  virtual absl::Status StoppedStatus() const = 0;
 };
 
 using CallPtr = std::shared_ptr<Call>;

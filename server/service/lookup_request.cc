@@ -26,10 +26,12 @@ constexpr int kMaxDepth = 100;
 
 class Parser {
  public:
-  Parser(LookupRequest* request, int64_t keep) : request_(*request), rows_(request->rows), keep_(keep) {}
+  // depth: how many messages and groups may nest in the LookupRequest.
+  Parser(LookupRequest* request, int64_t keep, int depth)
+      : request_(*request), rows_(request->rows), keep_(keep), depth_(depth) {}
 
   bool ParseRequest(absl::string_view message) {
-    return WalkFields(message, kMaxDepth, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_, [&](uint32_t tag, WireReader& reader) {
       switch (tag) {
         case BytesTag(Request::kTableFieldNumber):
           return SubMessage(reader, [&](absl::string_view sub) { return ParseTable(sub); });
@@ -82,7 +84,7 @@ class Parser {
   }
 
   bool ParseTable(absl::string_view message) {
-    return WalkFields(message, kMaxDepth - 1, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_ - 1, [&](uint32_t tag, WireReader& reader) {
       switch (tag) {
         case BytesTag(Spec::kNameFieldNumber):
           return Text(reader, &request_.table_name, "table.name");
@@ -95,7 +97,7 @@ class Parser {
   }
 
   bool ParseRows(absl::string_view message) {
-    return WalkFields(message, kMaxDepth - 1, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_ - 1, [&](uint32_t tag, WireReader& reader) {
       switch (tag) {
         case BytesTag(Selector::kIdsFieldNumber):
           return Member(Kind::kIds, reader, [&](absl::string_view sub) { return ParseIds(sub); });
@@ -112,7 +114,7 @@ class Parser {
   bool ParsePooling(absl::string_view message) {
     if (!request_.pooling) request_.pooling.emplace();
     PoolingFields& pooling = *request_.pooling;
-    return WalkFields(message, kMaxDepth - 1, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_ - 1, [&](uint32_t tag, WireReader& reader) {
       switch (tag) {
         case VarintTag(PoolingMessage::kModeFieldNumber):
           return Number(reader, &pooling.mode);
@@ -145,7 +147,7 @@ class Parser {
   }
 
   bool ParseIds(absl::string_view message) {
-    return WalkFields(message, kMaxDepth - 2, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_ - 2, [&](uint32_t tag, WireReader& reader) {
       switch (tag) {
         case BytesTag(Ids::kValuesFieldNumber):
           return PackedIds(reader);
@@ -158,7 +160,7 @@ class Parser {
   }
 
   bool ParseKeys(absl::string_view message) {
-    return WalkFields(message, kMaxDepth - 2, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_ - 2, [&](uint32_t tag, WireReader& reader) {
       if (tag != BytesTag(Keys::kValuesFieldNumber)) return ShapeField(tag, reader, Keys::kShapeFieldNumber);
       absl::string_view key;
       if (!reader.ReadBytes(&key)) return Field::kMalformed;
@@ -173,7 +175,7 @@ class Parser {
   }
 
   bool ParseTensor(absl::string_view message) {
-    return WalkFields(message, kMaxDepth - 2, [&](uint32_t tag, WireReader& reader) {
+    return WalkFields(message, depth_ - 2, [&](uint32_t tag, WireReader& reader) {
       switch (tag) {
         case VarintTag(TensorFields::kDtypeFieldNumber):
           return Number(reader, &rows_.dtype);
@@ -283,17 +285,32 @@ class Parser {
   LookupRequest& request_;
   RowSelection& rows_;
   const int64_t keep_;
+  const int depth_;
   std::string reason_;
 };
+
+absl::Status Outcome(bool parsed, const Parser& parser, absl::string_view message_name) {
+  if (parsed) return absl::OkStatus();
+  return MalformedRequest(message_name, parser.reason().empty() ? "broken protobuf encoding" : parser.reason());
+}
 
 }  // namespace
 
 absl::Status ParseLookupRequest(absl::string_view bytes, LookupRequest* request, int64_t keep) {
   *request = LookupRequest();
-  Parser parser(request, keep);
-  if (parser.ParseRequest(bytes)) return absl::OkStatus();
-  return MalformedRequest("embedding.v1.LookupRequest",
-                          parser.reason().empty() ? "broken protobuf encoding" : parser.reason());
+  Parser parser(request, keep, kMaxDepth);
+  return Outcome(parser.ParseRequest(bytes), parser, "embedding.v1.LookupRequest");
+}
+
+absl::Status ParseLookupStreamRequest(absl::string_view bytes, LookupRequest* request, int64_t keep) {
+  *request = LookupRequest();
+  Parser parser(request, keep, kMaxDepth - 1);
+  const bool parsed = WalkFields(bytes, kMaxDepth, [&](uint32_t tag, WireReader& reader) {
+    if (tag != BytesTag(v1::LookupStreamRequest::kLookupFieldNumber)) return Field::kUnknown;
+    absl::string_view lookup;
+    return reader.ReadBytes(&lookup) && parser.ParseRequest(lookup) ? Field::kKnown : Field::kMalformed;
+  });
+  return Outcome(parsed, parser, "embedding.v1.LookupStreamRequest");
 }
 
 }  // namespace embedding

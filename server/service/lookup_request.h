@@ -42,4 +42,8 @@ struct LookupRequest {
 absl::Status ParseLookupRequest(absl::string_view bytes, LookupRequest* request,
                                 int64_t keep = std::numeric_limits<int64_t>::max());
 
+// The same for a LookupStreamRequest. A message without a lookup gives an empty LookupRequest.
+absl::Status ParseLookupStreamRequest(absl::string_view bytes, LookupRequest* request,
+                                      int64_t keep = std::numeric_limits<int64_t>::max());
+
 }  // namespace embedding

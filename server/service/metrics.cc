@@ -25,9 +25,13 @@ struct RpcName {
 };
 
 constexpr RpcName kRpcNames[kNumRpcs] = {
-    {"embedding.v1.EmbeddingService", "Lookup"},           {"embedding.v1.EmbeddingService", "Similarity"},
-    {"embedding.v1.EmbeddingService", "NearestNeighbour"}, {"embedding.v1.TableService", "GetServerInfo"},
-    {"embedding.v1.TableService", "ListTables"},           {"embedding.v1.TableService", "GetTable"},
+    {"embedding.v1.EmbeddingService", "Lookup"},
+    {"embedding.v1.EmbeddingService", "Similarity"},
+    {"embedding.v1.EmbeddingService", "NearestNeighbour"},
+    {"embedding.v1.EmbeddingService", "LookupStream"},
+    {"embedding.v1.TableService", "GetServerInfo"},
+    {"embedding.v1.TableService", "ListTables"},
+    {"embedding.v1.TableService", "GetTable"},
     {"embedding.v1.TableService", "ResolveKeys"},
 };
 
@@ -124,7 +128,10 @@ void AddHistogram(MetricFamily& family, ClientMetric sample, const std::array<in
   family.metric.push_back(std::move(sample));
 }
 
-std::vector<std::string> RpcLabels(int rpc) { return {"unary", kRpcNames[rpc].service, kRpcNames[rpc].method}; }
+std::vector<std::string> RpcLabels(int rpc) {
+  const bool is_stream = rpc == static_cast<int>(Rpc::kLookupStream);
+  return {is_stream ? "bidi_stream" : "unary", kRpcNames[rpc].service, kRpcNames[rpc].method};
+}
 
 }  // namespace
 

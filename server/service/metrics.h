@@ -21,12 +21,13 @@ enum class Rpc : uint8_t {
   kLookup,
   kSimilarity,
   kNearestNeighbour,
+  kLookupStream,
   kGetServerInfo,
   kListTables,
   kGetTable,
   kResolveKeys,
 };
-inline constexpr int kNumRpcs = 7;
+inline constexpr int kNumRpcs = 8;
 
 // "embedding.v1.EmbeddingService" / "Lookup" ...
 absl::string_view RpcServiceName(Rpc rpc);
@@ -34,7 +35,7 @@ absl::string_view RpcMethodName(Rpc rpc);
 
 // The rpcs that carry rows come first, in Rpc. Only they have series for rows, batches, answer sizes and stages: the
 // others answer from what is in memory, and their series would double the page.
-inline constexpr int kNumDataRpcs = 3;
+inline constexpr int kNumDataRpcs = 4;
 
 // Where a request's time goes: from arrival to handler or worker, wire to structs, rows and scores, structs to wire.
 enum class Stage : uint8_t { kQueue, kDecode, kCompute, kEncode };

@@ -118,6 +118,12 @@ uint8_t* WriteStampedTensor(const Snapshot& snapshot, const TensorLayout& tensor
   return PutTensorField(v1::LookupResponse::kEmbeddingsFieldNumber, tensor, to);
 }
 
+uint64_t MissingPositionsSize(const std::vector<int64_t>& positions) { return PackedFieldSize(positions); }
+
+uint8_t* WriteMissingPositions(const std::vector<int64_t>& positions, uint8_t* to) {
+  return PutPackedField(v1::LookupResponse::kMissingPositionsFieldNumber, positions, to);
+}
+
 uint64_t SimilarityAnswerSize(const Snapshot& snapshot, const TensorLayout& scores, const SimilarityTail& tail) {
   return StampedTensorSize(snapshot, scores) + SimilarityTailSize(tail);
 }

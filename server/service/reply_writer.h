@@ -39,6 +39,11 @@ struct TensorLayout {
   bool as_values = false;
 };
 
+// {table, tensor} begins LookupResponse {table, embeddings, missing_positions}. Bytes of the missing_positions behind
+// it, none for an empty list; and the list itself, returning the byte behind it.
+uint64_t MissingPositionsSize(const std::vector<int64_t>& positions);
+uint8_t* WriteMissingPositions(const std::vector<int64_t>& positions, uint8_t* to);
+
 // {table, tensor} is LookupResponse {table, embeddings} and the beginning of SimilarityResponse {table, scores}.
 // Bytes of the whole message up to the tensor's end.
 uint64_t StampedTensorSize(const Snapshot& snapshot, const TensorLayout& tensor);

@@ -178,6 +178,10 @@ void TakeShape(const List& shape, RowSelection& rows) {
 
 }  // namespace
 
+std::string SelectionName(const RowSelection& rows, absl::string_view prefix) { return Name(rows, prefix); }
+
+std::string SelectionPath(const RowSelection& rows, absl::string_view prefix) { return Path(rows, prefix); }
+
 std::string ElementName(const RowSelection& rows, absl::string_view prefix, int64_t index) {
   std::string name = absl::StrCat(Name(rows, prefix), "[", index, "]");
   if (rows.kind == Kind::kKeys) {

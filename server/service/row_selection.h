@@ -65,6 +65,9 @@ absl::Status CheckMissing(int32_t policy, std::initializer_list<v1::MissingPolic
 absl::Status ResolveRows(RowSelection& rows, const EmbeddingTable& table, absl::string_view prefix,
                          v1::MissingPolicy policy = v1::MISSING_POLICY_ERROR, int64_t* num_missing = nullptr);
 
+// What the list is called in messages, "left.keys", and its path in the request, "left.rows.keys".
+std::string SelectionName(const RowSelection& rows, absl::string_view prefix);
+std::string SelectionPath(const RowSelection& rows, absl::string_view prefix);
 // What element `index` is called in messages: "ids[7]", "left.keys[3] \"qx\"".
 std::string ElementName(const RowSelection& rows, absl::string_view prefix, int64_t index);
 // Its path in the request: "rows.ids.values[7]".

@@ -24,7 +24,7 @@ bool EmbeddingTable::IsFinite(int64_t row) const {
 }
 
 std::unique_ptr<EmbeddingTable> TableFromMemory(const std::string& name, Dtype dtype, int64_t num_rows, int64_t dim,
-                                                const void* bytes, std::vector<std::string> keys) {
+                                                const void* bytes, std::vector<std::string> keys, int64_t default_row) {
   EmbeddingTable::Parts parts;
   parts.name = name;
   parts.num_rows = num_rows;
@@ -32,6 +32,7 @@ std::unique_ptr<EmbeddingTable> TableFromMemory(const std::string& name, Dtype d
   parts.dtype = dtype;
   parts.source_dtype = dtype;
   parts.format = TableFormat::kRaw;
+  parts.default_row = default_row;
 
   const size_t size = static_cast<size_t>(num_rows) * static_cast<size_t>(dim) * DtypeSize(dtype);
   std::shared_ptr<std::byte> rows = AllocatePrivate(size).value();

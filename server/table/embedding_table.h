@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ class EmbeddingTable {
     std::string fingerprint;                       // 32 lower-case hex digits
     int64_t zero_rows = 0;
     std::vector<int64_t> non_finite_rows;  // ascending
+    int64_t default_row = -1;              // what stands for missing rows; -1: no such row
     double load_seconds = 0;
     std::map<std::string, std::string> metadata;  // at most kMaxMetadataBytes
     int64_t metadata_bytes_left_out = 0;          // of metadata that was longer
@@ -62,6 +64,10 @@ class EmbeddingTable {
   // then metadata_bytes_left_out says how long.
   const std::map<std::string, std::string>& metadata() const { return parts_.metadata; }
   int64_t metadata_bytes_left_out() const { return parts_.metadata_bytes_left_out; }
+  // The row that default-row= names; nullopt: none.
+  std::optional<int64_t> default_row() const {
+    return parts_.default_row < 0 ? std::nullopt : std::optional(parts_.default_row);
+  }
   // Null if the table has no keys.
   const Vocabulary* vocabulary() const { return parts_.vocabulary.get(); }
 
@@ -78,8 +84,9 @@ class EmbeddingTable {
 };
 
 // Builds a table from rows that are already in memory, with its fingerprint, zero and non-finite rows; for tests and
-// tools. bytes: [num_rows, dim] of dtype (F32, F16 or BF16), copied.
+// tools. bytes: [num_rows, dim] of dtype (F32, F16 or BF16), copied. default_row: -1: none.
 std::unique_ptr<EmbeddingTable> TableFromMemory(const std::string& name, Dtype dtype, int64_t num_rows, int64_t dim,
-                                                const void* bytes, std::vector<std::string> keys = {});
+                                                const void* bytes, std::vector<std::string> keys = {},
+                                                int64_t default_row = -1);
 
 }  // namespace embedding

@@ -25,6 +25,11 @@ struct ValueOverflow {
 std::optional<ValueOverflow> GatherRows(const EmbeddingTable& table, std::span<const int64_t> ids, Dtype output,
                                         std::byte* to);
 
+// The same of the first `columns` columns of each row: element i * columns of `to` begins row ids[i].
+// columns: in [1, dim].
+std::optional<ValueOverflow> GatherColumns(const EmbeddingTable& table, std::span<const int64_t> ids, size_t columns,
+                                           Dtype output, std::byte* to);
+
 // The largest finite value of F32, F16 or BF16.
 double LargestFinite(Dtype dtype);
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/table/glove.h"
 #include "server/table/keyed_rows.h"
@@ -245,6 +247,24 @@ absl::Status LoadKeyedRows(const SourceFile& file, const TableOptions& options, 
   return absl::OkStatus();
 }
 
+// Finds the row that default-row= names, after num_rows and the vocabulary. What is all digits is an id, anything else
+// a key.
+absl::Status FindDefaultRow(const std::string& option, EmbeddingTable::Parts* parts) {
+  if (option.empty()) return absl::OkStatus();
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat("default-row=", EscapedText(option), why));
+  };
+  if (std::all_of(option.begin(), option.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    if (absl::SimpleAtoi(option, &parts->default_row) && parts->default_row < parts->num_rows) return absl::OkStatus();
+    return refuse(absl::StrCat(": the table has ", parts->num_rows, " rows, ids end at ", parts->num_rows - 1));
+  }
+  if (parts->vocabulary == nullptr) return refuse(" is no row id, and the table has no keys (vocab=)");
+  const std::optional<int64_t> id = parts->vocabulary->Find(option);
+  if (!id) return refuse(" is neither a row id nor a key of the table");
+  parts->default_row = *id;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, const TableLimits& limits,
                                                 WorkerPool& pool, const LoadProgress& progress) {
   const auto with_path = [&](const absl::Status& status) { return WithPath(options.path, status); };
@@ -265,6 +285,7 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
     absl::Status status = LoadKeyedRows(*file, options, limits, pool, progress, &parts);
     // A file that changed explains any other error.
     if (absl::Status changed = file->CheckUnchanged(); !changed.ok()) status = std::move(changed);
+    if (status.ok()) status = FindDefaultRow(options.default_row, &parts);
     if (!status.ok()) return with_path(status);
     return parts;
   }
@@ -280,6 +301,9 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
         LoadVocabulary(VocabularyPath(options), table->layout.num_rows, options.keys);
     if (!vocabulary.ok()) return vocabulary.status();
     parts.vocabulary = *std::move(vocabulary);
+  }
+  if (absl::Status status = FindDefaultRow(options.default_row, &parts); !status.ok()) {
+    return WithPath(table->path, status);
   }
   absl::StatusOr<LoadedRows> rows = LoadRows(table->file, table->layout, options.allow_non_finite, pool, progress);
   // A file that changed explains any other error.

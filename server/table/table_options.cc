@@ -85,6 +85,12 @@ absl::Status SetMetric(string_view value, TableOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status SetDefaultRow(string_view value, TableOptions* options) {
+  if (value.empty()) return NotAllowed("default-row", value, "a row id from 0, or a key of the table");
+  options->default_row = std::string(value);
+  return absl::OkStatus();
+}
+
 absl::Status SetAllowNonFinite(string_view value, TableOptions* options) {
   if (value != "true" && value != "false") return NotAllowed("allow-non-finite", value, "true, false");
   options->allow_non_finite = value == "true";
@@ -106,6 +112,7 @@ constexpr Option kOptions[] = {
     {"duplicate-keys", SetDuplicateKeys},
     {"metric", SetMetric},
     {"allow-non-finite", SetAllowNonFinite},
+    {"default-row", SetDefaultRow},
 };
 
 // Levenshtein's distance.

@@ -34,6 +34,7 @@ struct TableOptions {
   std::string vocab;                          // vocab=: path, relative ones to the table's folder; empty: no keys
   KeyPolicy keys;                             // invalid-keys=refuse|skip, duplicate-keys=refuse|first
   TableMetric metric = TableMetric::kCosine;  // metric=cosine|dot|euclidean
+  std::string default_row;                    // default-row=: a row id, or a key that is no number; empty: none
   bool allow_non_finite = false;              // allow-non-finite=true|false
 };
 

@@ -5,33 +5,11 @@
 #include <random>
 
 #include "tests/server/service/service_testing.h"
+#include "tests/testing/narrow_reference.h"
 #include "tests/testing/reference.h"
 
 namespace embedding::testing {
 namespace {
-
-// 16 bits of the given format nearest to value, ties to even, by trying neighbours of a truncated guess; nullopt if
-// value is finite and rounds to infinity. Values that are not finite map to themselves.
-std::optional<uint16_t> NearestOf16(double value, int mantissa_bits) {
-  const uint16_t infinity = static_cast<uint16_t>(((1 << (15 - mantissa_bits)) - 1) << mantissa_bits);
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  if (std::isinf(value)) return static_cast<uint16_t>(sign | infinity);
-  const double size = std::abs(value);
-  // The largest number of the format that is not above size, by bisection: bit patterns grow with their values.
-  uint16_t low = 0, high = infinity;
-  while (high - low > 1) {
-    const auto middle = static_cast<uint16_t>((low + high) / 2);
-    (ReferenceFrom16(middle, mantissa_bits) <= size ? low : high) = middle;
-  }
-  const double below = ReferenceFrom16(low, mantissa_bits);
-  // One step further, also past the largest finite number: where infinity would lie if the format went on.
-  const double above = high == infinity ? 2 * below - ReferenceFrom16(static_cast<uint16_t>(low - 1), mantissa_bits)
-                                        : ReferenceFrom16(high, mantissa_bits);
-  const bool up = size - below > above - size || (size - below == above - size && (low & 1) != 0);
-  const uint16_t nearest = up ? high : low;
-  if (nearest == infinity) return std::nullopt;
-  return static_cast<uint16_t>(sign | nearest);
-}
 
 int MantissaBits(v1::Dtype dtype) { return dtype == v1::DTYPE_F16 ? 10 : 7; }
 

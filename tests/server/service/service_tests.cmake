@@ -1,7 +1,12 @@
 # The handlers of both services, without a transport.
-embedding_test(NAME lookup_test SOURCES lookup_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME lookup_test
+  SOURCES lookup_missing_test.cc lookup_pooling_test.cc lookup_test.cc pooling_golden_test.cc
+  LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME lookup_request_test SOURCES lookup_request_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME row_selection_test SOURCES row_selection_test.cc LIBRARIES embedding::service LABELS unit)
+target_compile_definitions(lookup_test PRIVATE
+  EMBEDDING_POOLING_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/golden/pooling.txt")
+embedding_test(NAME lookup_model_test SOURCES lookup_model_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME lookup_property_test SOURCES lookup_property_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME search_service_test
   SOURCES example_test.cc filter_test.cc gensim_test.cc neighbour_test.cc operand_test.cc similarity_test.cc
