@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -65,8 +66,10 @@ bool Measure(const std::string& path, bool against_rows, double bound, int threa
   WorkerPool pool(threads);
   const absl::StatusOr<TableOptions> options = ParseTableOptions("t=" + path);
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t cpu_start = std::clock();
   const absl::StatusOr<std::unique_ptr<EmbeddingTable>> table = LoadTable(*options, {}, pool);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double cpu = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   std::filesystem::remove(path);
   if (!table.ok()) {
     std::printf("%s\n", std::string(table.status().message()).c_str());
@@ -75,10 +78,10 @@ bool Measure(const std::string& path, bool against_rows, double bound, int threa
   const int64_t resident = ResidentBytes();
   const int64_t counted = against_rows ? (*table)->size_bytes() : file_bytes;
   const double ratio = static_cast<double>(resident) / static_cast<double>(counted);
-  std::printf("%-12s %lld x %lld, file %.1f MB, %.2f s (%.0f MB/s), VmRSS %.1f MB, %.4f of the %s\n",
+  std::printf("%-12s %lld x %lld, file %.1f MB, %.2f s (%.0f MB/s), cpu %.2f s, VmRSS %.1f MB, %.4f of the %s\n",
               std::string(TableFormatName((*table)->format())).c_str(), static_cast<long long>((*table)->num_rows()),
               static_cast<long long>((*table)->dim()), static_cast<double>(file_bytes) / 1e6, seconds,
-              static_cast<double>(file_bytes) / 1e6 / seconds, static_cast<double>(resident) / 1e6, ratio,
+              static_cast<double>(file_bytes) / 1e6 / seconds, cpu, static_cast<double>(resident) / 1e6, ratio,
               against_rows ? "rows" : "file");
   // The program itself, which small sizes do not hide.
   constexpr int64_t kProgram = int64_t{16} << 20;
