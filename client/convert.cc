@@ -119,6 +119,7 @@ TableInfo FromWire(const v1::TableInfo& info) {
       .loaded_at = std::chrono::system_clock::time_point(since_epoch),
       .zero_rows = info.zero_rows(),
       .non_finite_rows = info.non_finite_rows(),
+      .metadata = {info.metadata().begin(), info.metadata().end()},
   };
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -145,11 +146,13 @@ struct TableInfo {
   Metric metric = Metric::kTableDefault;     // what kTableDefault means for this table
   bool has_keys = false;
   std::string fingerprint;
-  std::string format;       // of the file: safetensors, npy, fbin or raw
+  std::string format;       // of the file: safetensors, npy, fbin, word2vec, ...
   double load_seconds = 0;  // that reading and checking the files took
   std::chrono::system_clock::time_point loaded_at;
   int64_t zero_rows = 0;        // whose elements are all 0
   int64_t non_finite_rows = 0;  // that hold NaN or infinity
+  // What the file says of itself: __metadata__ of a safetensors file.
+  std::map<std::string, std::string> metadata;
 };
 
 // Limits of one request. The client splits what would pass them; k (max_k) and the ids of a filter (max_filter_ids)

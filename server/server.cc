@@ -226,8 +226,17 @@ absl::Status Server::Impl::LoadOne(const TableOptions& table_options, WorkerPool
        {"size_bytes", loaded.size_bytes()},
        {"format", std::string(TableFormatName(loaded.format()))},
        {"keys", loaded.vocabulary() != nullptr},
+       {"rows_without_key",
+        loaded.vocabulary() != nullptr ? loaded.vocabulary()->rows_without_key() : loaded.num_rows()},
+       {"duplicate_keys", loaded.vocabulary() != nullptr ? loaded.vocabulary()->duplicate_keys() : 0},
        {"fingerprint", loaded.fingerprint()},
        {"seconds", loaded.load_seconds()}});
+  if (loaded.metadata_bytes_left_out() > 0) {
+    Log(LogLevel::kWarning, "metadata of the file is longer than is served, it is left out",
+        {{"table", table_options.name},
+         {"bytes", loaded.metadata_bytes_left_out()},
+         {"limit_bytes", static_cast<int64_t>(kMaxMetadataBytes)}});
+  }
   return absl::OkStatus();
 }
 

@@ -52,6 +52,7 @@ void TableToWire(const TableInfo& table, v1::TableInfo& out) {
   *out.mutable_loaded_at() = TimeUtil::MicrosecondsToTimestamp(microseconds);
   out.set_zero_rows(table.zero_rows);
   out.set_non_finite_rows(table.non_finite_rows);
+  out.mutable_metadata()->insert(table.metadata.begin(), table.metadata.end());
 }
 
 }  // namespace

@@ -249,7 +249,14 @@ void PrintTables(const std::vector<TableInfo>& tables, Output output, std::ostre
       table.AddRow(std::move(cells));
     }
   }
-  if (output == Output::kTable) table.Write(out);
+  if (output != Output::kTable) return;
+  table.Write(out);
+  // Too long for a column, and most tables have none.
+  for (const TableInfo& info : tables) {
+    for (const auto& [key, value] : info.metadata) {
+      out << Printable(info.name) << " metadata " << Printable(key) << ": " << Printable(value) << "\n";
+    }
+  }
 }
 
 void PrintInfo(const ServerInfo& info, Output output, std::ostream& out) {

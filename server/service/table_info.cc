@@ -55,6 +55,7 @@ void FillTableInfo(const TableRecord& record, v1::TableInfo* info) {
   *info->mutable_loaded_at() = TimeUtil::NanosecondsToTimestamp(loaded_at.count());
   info->set_zero_rows(table.zero_rows());
   info->set_non_finite_rows(static_cast<int64_t>(table.non_finite_rows().size()));
+  info->mutable_metadata()->insert(table.metadata().begin(), table.metadata().end());
 }
 
 }  // namespace embedding

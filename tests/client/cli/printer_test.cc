@@ -6,6 +6,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "client/cli/text.h"
+
 namespace embedding::client {
 namespace {
 
@@ -163,6 +165,14 @@ TEST(PrinterTest, TablesShowShapeTypeAndFingerprint) {
             "FINGERPRINT\n"
             "words        1  10000  100     1000000  F16    2000000  cosine  yes   safetensors  2023-11-14T22:13:20Z  "
             "ff\n");
+  TableInfo with_metadata = Words();
+  with_metadata.metadata = {{"format", "pt"}, {"license\n", "PDDL 1.0"}};
+  std::ostringstream metadata, json;
+  PrintTables({with_metadata}, Output::kTable, metadata);
+  EXPECT_EQ(metadata.str(),
+            people.str() + "words metadata format: pt\nwords metadata " + Printable("license\n") + ": PDDL 1.0\n");
+  PrintTables({with_metadata}, Output::kJsonl, json);
+  EXPECT_THAT(json.str(), testing::HasSubstr(R"("format":"pt")"));
   std::ostringstream csv;
   PrintTables({Words()}, Output::kCsv, csv);
   EXPECT_EQ(csv.str(),

@@ -74,6 +74,19 @@ TEST(GetTableTest, TellsWhatTheTableIs) {
   EXPECT_EQ(info.non_finite_rows(), 1);
 }
 
+TEST(GetTableTest, TellsWhatTheFileSaysOfItself) {
+  EmbeddingTable::Parts parts;
+  parts.name = "t";
+  parts.num_rows = parts.dim = 1;
+  parts.rows = std::shared_ptr<const std::byte>(new std::byte[4](), std::default_delete<std::byte[]>());
+  parts.metadata = {{"format", "pt"}, {"license", "PDDL"}};
+  Services services(TablesOf(std::make_unique<EmbeddingTable>(std::move(parts))));
+  v1::GetTableResponse response;
+  ASSERT_EQ(services.Call("GetTable", v1::GetTableRequest(), &response), absl::OkStatus());
+  ASSERT_EQ(response.table().metadata_size(), 2);
+  EXPECT_EQ(response.table().metadata().at("license"), "PDDL");
+}
+
 TEST(GetTableTest, TellsTheVersionsInMemory) {
   Services services(TablesOf(ToyTable()));
   auto snapshot = std::make_shared<Snapshot>();
