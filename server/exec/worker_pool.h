@@ -11,8 +11,12 @@ namespace embedding {
 // finds nothing left to do and the job never waits for a busy worker.
 class WorkerPool {
  public:
+  // kBackground: the system gives the threads what others leave of the CPUs, and a tenth of what they want at the
+  // least.
+  enum class Priority { kNormal, kBackground };
+
   // num_threads >= 1.
-  explicit WorkerPool(int num_threads);
+  explicit WorkerPool(int num_threads, Priority priority = Priority::kNormal);
   // Runs every job submitted before, then joins.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;

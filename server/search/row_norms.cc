@@ -15,6 +15,7 @@ RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool) {
   const ElementType type = ElementTypeOf(table.dtype());
   RowNorms result;
   result.norms.resize(static_cast<size_t>(num_rows));
+  result.memory = TableMemoryClaim::Note(num_rows * static_cast<int64_t>(sizeof(float)));
 
   BlockCounter blocks(num_rows, kBlockRows);
   pool.RunAndWait(pool.num_threads(), [&](int) {

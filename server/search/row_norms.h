@@ -7,6 +7,7 @@
 
 #include "server/exec/worker_pool.h"
 #include "server/table/embedding_table.h"
+#include "server/table/table_memory.h"
 
 namespace embedding {
 
@@ -20,6 +21,7 @@ struct RowNorms {
   std::vector<float> norms;
   // Finite rows whose norm is NaN above, ascending: they are always scored canonically.
   std::vector<int64_t> unjudged;
+  TableMemoryClaim memory;  // of norms
 };
 
 // The unjudged rows of [begin, end).

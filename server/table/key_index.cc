@@ -35,6 +35,9 @@ std::unique_ptr<const KeyIndex> KeyIndex::Create(std::string blob, std::vector<u
   if (!index->HashKeys(first_keeps, duplicate, &losers)) return nullptr;
   if (!losers.empty()) index->DropKeys(losers);
   index->SortKeys();
+  index->memory_ = TableMemoryClaim::Note(
+      static_cast<int64_t>(index->blob_.capacity() + index->offsets_.capacity() * sizeof(uint64_t) +
+                           (index->slots_.capacity() + index->sorted_.capacity()) * sizeof(uint32_t)));
   return index;
 }
 

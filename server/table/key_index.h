@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "server/table/table_memory.h"
 #include "server/table/vocabulary.h"
 
 namespace embedding {
@@ -53,6 +54,7 @@ class KeyIndex final : public Vocabulary {
   std::vector<uint64_t> offsets_;
   std::vector<uint32_t> slots_;  // open addressing, linear probing, a power of two, at most half full
   int64_t duplicate_keys_ = 0;
+  TableMemoryClaim memory_;
   std::vector<uint32_t> sorted_;  // rows with a key, in byte order of the keys
 };
 

@@ -61,6 +61,10 @@ class Loader {
     for (;;) {
       const size_t block = next_block_.fetch_add(1, std::memory_order_relaxed);
       if (block >= digests_.size() || failed_.load(std::memory_order_relaxed)) break;
+      if (progress_.stopped()) {
+        Fail(absl::CancelledError("the load was stopped"));
+        break;
+      }
       if (!LoadBlock(block, &check, &hasher, &doubles)) break;
     }
     MutexLock lock(&mutex_);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace embedding {
@@ -75,7 +76,9 @@ std::string Quoted(absl::string_view text, size_t max_bytes) {
 
 absl::Status WithPath(absl::string_view path, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(EscapedText(path, kMaxPathBytes), ": ", status.message()));
+  absl::Status with_path(status.code(), absl::StrCat(EscapedText(path, kMaxPathBytes), ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { with_path.SetPayload(url, payload); });
+  return with_path;
 }
 
 }  // namespace embedding

@@ -15,7 +15,7 @@ std::string EscapedText(absl::string_view text, size_t max_bytes = 200);
 // EscapedText, between double quotes.
 std::string Quoted(absl::string_view text, size_t max_bytes = 200);
 
-// A status of the same code whose message starts with the path; OK stays OK.
+// A status of the same code and payloads whose message starts with the path; OK stays OK.
 absl::Status WithPath(absl::string_view path, const absl::Status& status);
 
 }  // namespace embedding

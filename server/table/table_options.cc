@@ -97,6 +97,12 @@ absl::Status SetAllowNonFinite(string_view value, TableOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status SetAllowDimChange(string_view value, TableOptions* options) {
+  if (value != "true" && value != "false") return NotAllowed("allow-dim-change", value, "true, false");
+  options->allow_dim_change = value == "true";
+  return absl::OkStatus();
+}
+
 struct Option {
   const char* key;
   absl::Status (*set)(string_view value, TableOptions* options);
@@ -113,6 +119,7 @@ constexpr Option kOptions[] = {
     {"metric", SetMetric},
     {"allow-non-finite", SetAllowNonFinite},
     {"default-row", SetDefaultRow},
+    {"allow-dim-change", SetAllowDimChange},
 };
 
 // Levenshtein's distance.
@@ -211,9 +218,21 @@ absl::StatusOr<TableOptions> ParseTableOptions(string_view text) {
   if (equals == string_view::npos) {
     return Refused(absl::StrCat("table ", Quoted(text), " is not NAME=PATH[,key=value...]"));
   }
+  std::vector<std::pair<std::string, std::string>> given;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const size_t at = parts[i].find('=');
+    if (at == string_view::npos) return Refused(absl::StrCat("table option ", Quoted(parts[i]), " is not key=value"));
+    given.emplace_back(parts[i].substr(0, at), parts[i].substr(at + 1));
+  }
+  return MakeTableOptions(parts[0].substr(0, equals), parts[0].substr(equals + 1), given);
+}
+
+absl::StatusOr<TableOptions> MakeTableOptions(string_view name, string_view path,
+                                              const std::vector<std::pair<std::string, std::string>>& given) {
   TableOptions options;
-  options.name = std::string(parts[0].substr(0, equals));
-  options.path = std::string(parts[0].substr(equals + 1));
+  options.name = std::string(name);
+  options.path = std::string(path);
+  options.given = given;
   if (!IsTableName(options.name)) {
     return Refused(
         absl::StrCat("table name ", Quoted(options.name), " is not 1 to 64 characters of A-Z a-z 0-9 _ . -"));
@@ -221,11 +240,8 @@ absl::StatusOr<TableOptions> ParseTableOptions(string_view text) {
   if (options.path.empty()) return Refused(absl::StrCat("table ", Quoted(options.name), " has an empty path"));
 
   std::vector<string_view> seen;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    const size_t at = parts[i].find('=');
-    if (at == string_view::npos) return Refused(absl::StrCat("table option ", Quoted(parts[i]), " is not key=value"));
-    const string_view key = parts[i].substr(0, at);
-    const string_view value = parts[i].substr(at + 1);
+  for (const auto& [key_text, value] : given) {
+    const string_view key = key_text;
     const Option* option =
         std::find_if(std::begin(kOptions), std::end(kOptions), [&](const Option& o) { return key == o.key; });
     if (option == std::end(kOptions)) return UnknownOption(key);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,6 +38,10 @@ struct TableOptions {
   TableMetric metric = TableMetric::kCosine;  // metric=cosine|dot|euclidean
   std::string default_row;                    // default-row=: a row id, or a key that is no number; empty: none
   bool allow_non_finite = false;              // allow-non-finite=true|false
+  bool allow_dim_change = false;              // allow-dim-change=true|false: a reload may bring another width
+
+  // The options as they were given, key and value, in their order; each key once.
+  std::vector<std::pair<std::string, std::string>> given;
 };
 
 // Bounds that hold for every table; flags --max-rows and --max-dim.
@@ -46,6 +52,10 @@ struct TableLimits {
 
 // Parses one value of --table. INVALID_ARGUMENT names the part, its value and what is allowed.
 absl::StatusOr<TableOptions> ParseTableOptions(absl::string_view text);
+
+// The same from its parts: name, path, and each key and value at most once.
+absl::StatusOr<TableOptions> MakeTableOptions(absl::string_view name, absl::string_view path,
+                                              const std::vector<std::pair<std::string, std::string>>& given);
 
 // Whether a name is [A-Za-z0-9_.-]{1,64}.
 bool IsTableName(absl::string_view name);

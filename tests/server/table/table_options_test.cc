@@ -41,11 +41,26 @@ TEST(TableOptionsTest, EveryOptionIsRead) {
   EXPECT_TRUE(raw->keys.first_keeps);
   EXPECT_EQ(raw->metric, TableMetric::kDot);
   EXPECT_TRUE(raw->allow_non_finite);
+  EXPECT_FALSE(raw->allow_dim_change);
+  EXPECT_EQ(raw->given.size(), 7u);
+  EXPECT_EQ(raw->given[3], std::make_pair(std::string("vocab"), std::string("v.txt")));
+  EXPECT_TRUE(ParseTableOptions("t=t.npy,allow-dim-change=true")->allow_dim_change);
 
   const absl::StatusOr<TableOptions> named = ParseTableOptions("t=m.safetensors,tensor=a=b,metric=euclidean");
   ASSERT_THAT(named, Succeeds());
   EXPECT_EQ(named->tensor, "a=b");
   EXPECT_EQ(named->metric, TableMetric::kEuclidean);
+}
+
+TEST(TableOptionsTest, PartsGiveWhatTheirTextGives) {
+  const absl::StatusOr<TableOptions> parts =
+      MakeTableOptions("t", "a,b.npy", {{"vocab", "a,b.txt"}, {"metric", "dot"}});
+  ASSERT_THAT(parts, Succeeds());
+  EXPECT_EQ(parts->path, "a,b.npy");
+  EXPECT_EQ(parts->vocab, "a,b.txt");
+  EXPECT_EQ(parts->metric, TableMetric::kDot);
+  EXPECT_THAT(MakeTableOptions("t", "x.npy", {{"metrik", "dot"}}), Fails(kInvalid, HasSubstr("did you mean metric?")));
+  EXPECT_THAT(MakeTableOptions("t", "", {}), Fails(kInvalid, "table \"t\" has an empty path"));
 }
 
 struct RefusedCase {
