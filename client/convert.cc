@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -102,9 +103,16 @@ Metric FromWire(v1::Metric metric) {
 TableInfo FromWire(const v1::TableInfo& info) {
   const auto since_epoch =
       std::chrono::seconds(info.loaded_at().seconds()) + std::chrono::microseconds(info.loaded_at().nanos() / 1000);
+  std::vector<TableVersion> versions;
+  for (const v1::TableVersion& known : info.versions()) {
+    const bool is_known = known.state() >= v1::TABLE_STATE_LOADING && known.state() <= v1::TABLE_STATE_FAILED;
+    versions.push_back({known.version(), is_known ? static_cast<TableState>(known.state()) : TableState::kUnspecified,
+                        known.reason()});
+  }
   return {
       .name = info.name(),
       .serving_version = info.serving_version(),
+      .versions = std::move(versions),
       .rows = info.rows(),
       .dim = info.dim(),
       .parameters = info.parameters(),

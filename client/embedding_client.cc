@@ -42,6 +42,9 @@ constexpr int64_t kQueryEnvelopeBytes = 64;
 constexpr int64_t kPlannedKeyBytes = 32;
 constexpr int64_t kLongestKeyBytes = 65536;
 
+// Of LoadTable.
+constexpr std::chrono::hours kLoadDeadline{1};
+
 // Scores that one result may hold: 4 GiB of them.
 constexpr size_t kMaxScores = size_t{1} << 30;
 
@@ -97,6 +100,11 @@ class EmbeddingClient::Impl {
   template <typename Method, typename Request, typename Response>
   absl::Status Send(Method method, const Request& request, const Deadline& deadline, Response& response) {
     return sender_.Send(method, request, deadline, response);
+  }
+
+  template <typename Method, typename Request, typename Response>
+  absl::Status SendOnce(Method method, const Request& request, const Deadline& deadline, Response& response) {
+    return sender_.SendOnce(method, request, deadline, response);
   }
 
   absl::StatusOr<client::TableInfo> GetTable(const TableRef& table, const Deadline& deadline) {
@@ -362,6 +370,48 @@ absl::StatusOr<std::vector<client::TableInfo>> EmbeddingClient::ListTables(const
   std::vector<client::TableInfo> tables;
   for (const v1::TableInfo& info : response.tables()) tables.push_back(client::FromWire(info));
   return tables;
+}
+
+absl::StatusOr<client::TableInfo> EmbeddingClient::LoadTable(const client::LoadTableRequest& request,
+                                                             const CallOptions& call) {
+  v1::LoadTableRequest wire;
+  wire.set_name(request.name);
+  wire.set_path(request.path);
+  wire.mutable_options()->insert(request.options.begin(), request.options.end());
+  v1::LoadTableResponse response;
+  const Deadline deadline = impl_->DeadlineFor({.deadline = call.deadline.value_or(kLoadDeadline)});
+  if (absl::Status s = impl_->SendOnce(&v1::TableAdminService::Stub::LoadTable, wire, deadline, response); !s.ok()) {
+    return s;
+  }
+  return client::FromWire(response.table());
+}
+
+absl::StatusOr<client::TableInfo> EmbeddingClient::SetServingVersion(const std::string& name, uint64_t version,
+                                                                     const CallOptions& call) {
+  v1::SetServingVersionRequest wire;
+  wire.set_name(name);
+  wire.set_version(version);
+  v1::SetServingVersionResponse response;
+  if (absl::Status s =
+          impl_->Send(&v1::TableAdminService::Stub::SetServingVersion, wire, impl_->DeadlineFor(call), response);
+      !s.ok()) {
+    return s;
+  }
+  return client::FromWire(response.table());
+}
+
+absl::StatusOr<client::TableInfo> EmbeddingClient::UnloadTable(const std::string& name, uint64_t version,
+                                                               const CallOptions& call) {
+  v1::UnloadTableRequest wire;
+  wire.set_name(name);
+  wire.set_version(version);
+  v1::UnloadTableResponse response;
+  if (absl::Status s =
+          impl_->SendOnce(&v1::TableAdminService::Stub::UnloadTable, wire, impl_->DeadlineFor(call), response);
+      !s.ok()) {
+    return s;
+  }
+  return client::FromWire(response.table());
 }
 
 absl::StatusOr<client::ServerInfo> EmbeddingClient::GetServerInfo(const CallOptions& call) {

@@ -15,7 +15,9 @@
 //   contract, INVALID_ARGUMENT for a request whose sizes contradict each other or whose result would be over 4 GiB.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "client/client_options.h"
@@ -51,6 +53,23 @@ class EmbeddingClient {
 
   // Every table, by name.
   absl::StatusOr<std::vector<client::TableInfo>> ListTables(const client::CallOptions& call = {});
+
+  // Changes to what is served, by a server with --table-root (UNIMPLEMENTED without). Each gives the table as it is
+  // then.
+  //
+  // Loads a table or a new version of one; returns when it answers. Sent once, never again by itself. Without a
+  // deadline of its own it has an hour: a large file takes a while. INVALID_ARGUMENT: path or options; NOT_FOUND;
+  // FAILED_PRECONDITION: the file was refused, another load of the table runs, or memory is short - the old version
+  // serves on.
+  absl::StatusOr<client::TableInfo> LoadTable(const client::LoadTableRequest& request,
+                                              const client::CallOptions& call = {});
+  // Serves a version that is in memory. NOT_FOUND.
+  absl::StatusOr<client::TableInfo> SetServingVersion(const std::string& name, uint64_t version,
+                                                      const client::CallOptions& call = {});
+  // Drops the table (version 0; given as it was), or a version that does not serve. Sent once. NOT_FOUND,
+  // FAILED_PRECONDITION.
+  absl::StatusOr<client::TableInfo> UnloadTable(const std::string& name, uint64_t version = 0,
+                                                const client::CallOptions& call = {});
 
   // Asks the server each time; the limits that splitting goes by are asked for once.
   absl::StatusOr<client::ServerInfo> GetServerInfo(const client::CallOptions& call = {});

@@ -51,6 +51,7 @@ Sender::Sender(const ClientOptions& options) : options_(options), policy_{.max_a
   const std::shared_ptr<grpc::Channel> channel = CreateClientChannel(options);
   embedding_ = v1::EmbeddingService::NewStub(channel);
   tables_ = v1::TableService::NewStub(channel);
+  admin_ = v1::TableAdminService::NewStub(channel);
 }
 
 Deadline Sender::DeadlineFor(const CallOptions& call) const {
@@ -68,6 +69,13 @@ absl::Status Sender::SendAttempts(const Deadline& deadline,
     return {std::move(outcome), PushbackOf(context)};
   });
   return Explained(status, options_, deadline);
+}
+
+absl::Status Sender::SendAttempt(const Deadline& deadline,
+                                 absl::FunctionRef<grpc::Status(grpc::ClientContext&)> attempt) {
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(deadline.at));
+  return Explained(FromGrpcStatus(attempt(context)), options_, deadline);
 }
 
 }  // namespace embedding::client

@@ -31,7 +31,7 @@ class Sender {
   // Starts a call's clock.
   Deadline DeadlineFor(const CallOptions& call) const;
 
-  // method: a blocking method of one of the two stubs. The status carries the server's details. UNAVAILABLE and
+  // method: a blocking method of one of the stubs. The status carries the server's details. UNAVAILABLE and
   // DEADLINE_EXCEEDED that do not come from the server name the address.
   template <typename Stub, typename Request, typename Response>
   absl::Status Send(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -43,11 +43,23 @@ class Sender {
     });
   }
 
+  // The same for what must not be done twice: one attempt.
+  template <typename Stub, typename Request, typename Response>
+  absl::Status SendOnce(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                        const Request& request, const Deadline& deadline, Response& response) {
+    Stub& stub = StubOf(static_cast<Stub*>(nullptr));
+    return SendAttempt(deadline,
+                       [&](grpc::ClientContext& context) { return (stub.*method)(&context, request, &response); });
+  }
+
  private:
   v1::EmbeddingService::Stub& StubOf(v1::EmbeddingService::Stub*) { return *embedding_; }
   v1::TableService::Stub& StubOf(v1::TableService::Stub*) { return *tables_; }
+  v1::TableAdminService::Stub& StubOf(v1::TableAdminService::Stub*) { return *admin_; }
 
   absl::Status SendAttempts(const Deadline& deadline, absl::FunctionRef<grpc::Status(grpc::ClientContext&)> attempt);
+
+  absl::Status SendAttempt(const Deadline& deadline, absl::FunctionRef<grpc::Status(grpc::ClientContext&)> attempt);
 
   const ClientOptions options_;
   const RetryPolicy policy_;
@@ -55,6 +67,7 @@ class Sender {
   RetryBudget budget_;
   std::unique_ptr<v1::EmbeddingService::Stub> embedding_;
   std::unique_ptr<v1::TableService::Stub> tables_;
+  std::unique_ptr<v1::TableAdminService::Stub> admin_;
 };
 
 }  // namespace embedding::client

@@ -42,6 +42,21 @@ const char* DtypeName(Dtype dtype) {
   return "unspecified";
 }
 
+const char* TableStateName(TableState state) {
+  switch (state) {
+    case TableState::kLoading:
+      return "loading";
+    case TableState::kAvailable:
+      return "available";
+    case TableState::kDraining:
+      return "draining";
+    case TableState::kFailed:
+      return "failed";
+    default:
+      return "unspecified";
+  }
+}
+
 const char* MetricName(Metric metric) {
   switch (metric) {
     case Metric::kCosine:

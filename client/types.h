@@ -134,9 +134,22 @@ struct NearestNeighbourResult {
   bool higher_is_closer = true;
 };
 
+enum class TableState { kUnspecified = 0, kLoading = 1, kAvailable = 2, kDraining = 3, kFailed = 4 };
+
+// "loading", "available", "draining", "failed"; "unspecified" for any other value.
+const char* TableStateName(TableState state);
+
+// A version that the server knows of: in memory, being loaded, or the last one refused.
+struct TableVersion {
+  uint64_t version = 0;
+  TableState state = TableState::kUnspecified;
+  std::string reason;  // of kFailed
+};
+
 struct TableInfo {
   std::string name;
   uint64_t serving_version = 0;
+  std::vector<TableVersion> versions;        // ascending
   int64_t rows = 0;                          // V
   int64_t dim = 0;                           // d
   int64_t parameters = 0;                    // V * d
@@ -153,6 +166,12 @@ struct TableInfo {
   int64_t non_finite_rows = 0;  // that hold NaN or infinity
   // What the file says of itself: __metadata__ of a safetensors file.
   std::map<std::string, std::string> metadata;
+};
+
+struct LoadTableRequest {
+  std::string name;
+  std::string path;                            // within the server's --table-root; empty: the table's own again
+  std::map<std::string, std::string> options;  // as after the path of the server's --table, such as {"vocab", "w.txt"}
 };
 
 // Limits of one request. The client splits what would pass them; k (max_k) and the ids of a filter (max_filter_ids)

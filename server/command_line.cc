@@ -17,7 +17,8 @@ constexpr char kFooter[] =
     "Each flag may also be set by its environment variable or in the --config file; a flag beats the variable, the\n"
     "variable beats the file. EMBEDDING_TABLE separates tables by ';'.\n"
     "SIGTERM and SIGINT drain and end the server, a second one ends it at once. "
-    "SIGHUP, SIGPIPE and SIGUSR1 are ignored.\n"
+    "SIGHUP loads every\n"
+    "table again. SIGPIPE and SIGUSR1 are ignored.\n"
     "Exit codes: 0 ok, 1 unexpected, 2 usage, configuration or address, 3 data file, 4 not serving, "
     "64+N gRPC status N,\n"
     "130 interrupted.";

@@ -28,6 +28,8 @@ enum ExitCode { kOk = 0, kUnexpected = 1, kUsage = 2, kDataFile = 3, kInterrupte
 
 // Beyond delay and timeout of the drain: for what does not heed them.
 constexpr std::chrono::seconds kWatchdogGrace{5};
+// timeout(1) and terminals send a signal to the process and to its group: two that come together are one.
+constexpr std::chrono::milliseconds kOneSignal{500};
 // For giving everything back after the drain: gRPC may wait longer, for a peer that has stopped reading.
 constexpr std::chrono::seconds kEndGrace{1};
 
@@ -95,15 +97,21 @@ int Serve(const Configuration& configuration) {
       });
 
   bool draining = false;
+  std::chrono::steady_clock::time_point second_counts;
   std::optional<std::chrono::steady_clock::time_point> watchdog;
   while (!drained.load()) {
     switch (events.Wait(watchdog)) {
+      case ProcessEvents::Event::kReload:
+        if (!draining) server.Reload();
+        break;
       case ProcessEvents::Event::kSignal:
         if (draining) {
+          if (std::chrono::steady_clock::now() < second_counts) break;
           Log(LogLevel::kWarning, "second signal: ending at once");
           LeaveAtOnce(kInterrupted);
         }
         draining = true;
+        second_counts = std::chrono::steady_clock::now() + kOneSignal;
         watchdog = std::chrono::steady_clock::now() + configuration.options.drain_delay +
                    configuration.options.drain_timeout + kWatchdogGrace;
         background.Submit(
@@ -124,7 +132,7 @@ int Serve(const Configuration& configuration) {
         LeaveAtOnce(kUnexpected);
     }
   }
-  // A table that is still being read cannot be hurried, and nobody waits for it.
+  // A table of a form whose reading does not stop between blocks: nobody waits for it.
   if (!loaded.load()) LeaveAtOnce(kOk);
 
   background.Submit(
@@ -136,7 +144,8 @@ int Serve(const Configuration& configuration) {
   watchdog = std::chrono::steady_clock::now() + kEndGrace;
   while (!gone.load()) {
     // All calls are over, so a further signal asks for no more than this either.
-    if (events.Wait(watchdog) != ProcessEvents::Event::kNotified) LeaveAtOnce(kOk);
+    const ProcessEvents::Event event = events.Wait(watchdog);
+    if (event == ProcessEvents::Event::kSignal || event == ProcessEvents::Event::kTimeout) LeaveAtOnce(kOk);
   }
   return kOk;
 }
@@ -183,7 +192,10 @@ int Main(const std::vector<std::string>& arguments) {
   if (!configuration.ok()) return Complain(configuration.status(), kUsage);
   if (line->command == CommandLine::Command::kConfig) return PrintConfiguration(*configuration, line->json);
   if (line->command == CommandLine::Command::kHealth) return Probe(*line, *configuration);
-  if (configuration->options.tables.empty()) return Complain(absl::InvalidArgumentError(kNoTables), kUsage);
+  // With a folder to load from, tables may come later.
+  if (configuration->options.tables.empty() && configuration->options.table_root.empty()) {
+    return Complain(absl::InvalidArgumentError(kNoTables), kUsage);
+  }
   return Serve(*configuration);
 }
 

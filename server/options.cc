@@ -1,7 +1,9 @@
 #include "server/options.h"
 
+#include <filesystem>
 #include <limits>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -128,6 +130,24 @@ std::vector<Setting> MakeSettings() {
                       [](ServerOptions& o) -> int64_t& { return o.table_limits.max_rows; }));
   all.push_back(Count("max-dim", tables, "width of a table", 1, 65536,
                       [](ServerOptions& o) -> int64_t& { return o.table_limits.max_dim; }));
+
+  all.push_back({"table-root", tables, "DIR",
+                 "lets callers load tables from this folder, and unload and roll back any\n"
+                 "(TableAdminService); whoever reaches the port may: see the README",
+                 ValueKind::kString,
+                 [](absl::string_view text, ServerOptions& options) {
+                   std::error_code error;
+                   if (!std::filesystem::is_directory(std::string(text), error)) {
+                     return absl::InvalidArgumentError("want a folder that is there");
+                   }
+                   options.table_root = std::string(text);
+                   return absl::OkStatus();
+                 },
+                 [](const ServerOptions& options) { return options.table_root; }});
+  all.push_back(Count("keep-versions", tables, "versions of a table kept in memory, the serving one counted", 1, 64,
+                      [](ServerOptions& o) -> int64_t& { return o.keep_versions; }));
+  all.push_back(Size("max-table-bytes", tables, "memory of all tables and versions; 0: what the memory limit allows", 0,
+                     int64_t{1024} * kTiB, [](ServerOptions& o) -> int64_t& { return o.max_table_bytes; }));
 
   all.push_back(Address("grpc-address", "HOST:PORT|unix:PATH", "where gRPC is served; port 0: any free one", true,
                         [](ServerOptions& o) -> std::string& { return o.grpc_address; }));

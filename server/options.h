@@ -16,14 +16,17 @@
 namespace embedding {
 
 struct ServerOptions {
-  std::vector<TableOptions> tables;                // --table, repeatable; EMBEDDING_TABLE separates entries by ';'
-  std::string grpc_address = "127.0.0.1:50051";    // --grpc-address; HOST:PORT, [HOST6]:PORT or unix:PATH; port 0: any
-  std::string admin_address = "127.0.0.1:9464";    // --admin-address; HOST:PORT
-  int threads = 0;                                 // --threads; 0: as the CPU quota and affinity allow
-  RequestLimits limits;                            // --max-ids, --max-queries, ...
-  AdmissionLimits admission;                       // --max-in-flight-bytes, --max-queued-searches
-  TableLimits table_limits;                        // --max-rows, --max-dim
-  std::chrono::milliseconds drain_delay{0};        // --drain-delay: NOT_SERVING, but still answering
+  std::vector<TableOptions> tables;              // --table, repeatable; EMBEDDING_TABLE separates entries by ';'
+  std::string grpc_address = "127.0.0.1:50051";  // --grpc-address; HOST:PORT, [HOST6]:PORT or unix:PATH; port 0: any
+  std::string admin_address = "127.0.0.1:9464";  // --admin-address; HOST:PORT
+  int threads = 0;                               // --threads; 0: as the CPU quota and affinity allow
+  RequestLimits limits;                          // --max-ids, --max-queries, ...
+  AdmissionLimits admission;                     // --max-in-flight-bytes, --max-queued-searches
+  TableLimits table_limits;                      // --max-rows, --max-dim
+  std::string table_root;                        // --table-root: folder that LoadTable loads from; empty: no LoadTable
+  int64_t keep_versions = 2;                     // --keep-versions: of a table, in memory, the serving one counted
+  int64_t max_table_bytes = 0;                   // --max-table-bytes; 0: as the memory limit allows
+  std::chrono::milliseconds drain_delay{0};      // --drain-delay: NOT_SERVING, but still answering
   std::chrono::milliseconds drain_timeout{10000};  // --drain-timeout: for calls in flight
   std::string log_format = "text";                 // --log-format text|json
   std::string log_level = "info";                  // --log-level

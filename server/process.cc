@@ -16,11 +16,12 @@
 namespace embedding {
 
 ProcessEvents::ProcessEvents() {
-  for (const int ignored : {SIGHUP, SIGPIPE, SIGUSR1}) std::signal(ignored, SIG_IGN);
+  for (const int ignored : {SIGPIPE, SIGUSR1}) std::signal(ignored, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   notify_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -42,7 +43,9 @@ ProcessEvents::Event ProcessEvents::Wait(std::optional<std::chrono::steady_clock
     const int ready = poll(fds.data(), fds.size(), timeout_ms);
     if (ready == 0) return Event::kTimeout;
     signalfd_siginfo info;
-    if (read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) return Event::kSignal;
+    if (read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+      return info.ssi_signo == SIGHUP ? Event::kReload : Event::kSignal;
+    }
     uint64_t count = 0;
     if (read(notify_fd_, &count, sizeof(count)) == static_cast<ssize_t>(sizeof(count))) return Event::kNotified;
   }

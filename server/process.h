@@ -6,11 +6,11 @@
 
 namespace embedding {
 
-// Turns SIGTERM and SIGINT into events of one loop. Made before any other thread, which then inherit the signals' mask;
-// ignores SIGHUP, SIGPIPE and SIGUSR1, which would end the process otherwise.
+// Turns SIGTERM and SIGINT (kSignal) and SIGHUP (kReload) into events of one loop. Made before any other thread, which
+// then inherit the signals' mask; ignores SIGPIPE and SIGUSR1, which would end the process otherwise.
 class ProcessEvents {
  public:
-  enum class Event { kSignal, kNotified, kTimeout };
+  enum class Event { kSignal, kReload, kNotified, kTimeout };
 
   ProcessEvents();
   ~ProcessEvents();

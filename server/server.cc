@@ -18,11 +18,11 @@
 #include "server/build_info.h"
 #include "server/endpoint.h"
 #include "server/exec/cpu_count.h"
+#include "server/exec/memory_limit.h"
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
 #include "server/load_progress.h"
 #include "server/port_sockets.h"
-#include "server/search/exact_index.h"
 #include "server/service/admission.h"
 #include "server/service/embedding_service.h"
 #include "server/service/health_service.h"
@@ -31,8 +31,10 @@
 #include "server/service/reflection_service.h"
 #include "server/service/rpc_server.h"
 #include "server/service/snapshot.h"
+#include "server/service/table_admin_service.h"
+#include "server/service/table_manager.h"
 #include "server/service/table_service.h"
-#include "server/table/load_table.h"
+#include "server/table/table_memory.h"
 
 namespace embedding {
 namespace {
@@ -41,6 +43,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr char kEmbeddingService[] = "embedding.v1.EmbeddingService";
 constexpr char kTableService[] = "embedding.v1.TableService";
+constexpr char kTableAdminService[] = "embedding.v1.TableAdminService";
 // How often a drain looks whether calls are answered and sockets flushed.
 constexpr std::chrono::milliseconds kDrainPoll{2};
 
@@ -68,19 +71,12 @@ absl::Status NotBound(const std::string& flag, const std::string& address, const
   return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " (--", flag, "): ", why));
 }
 
-TableMetrics MetricsOf(const EmbeddingTable& table, const Snapshot& snapshot) {
-  TableMetrics metrics;
-  metrics.name = snapshot.name;
-  metrics.version = static_cast<int64_t>(snapshot.version);
-  metrics.rows = table.num_rows();
-  metrics.dim = table.dim();
-  metrics.size_bytes = table.size_bytes();
-  metrics.load_seconds = table.load_seconds();
-  metrics.loaded_timestamp_seconds = std::chrono::duration<double>(snapshot.loaded_at.time_since_epoch()).count();
-  metrics.dtype = std::string(DtypeName(table.dtype()));
-  metrics.format = std::string(TableFormatName(table.format()));
-  metrics.fingerprint = table.fingerprint();
-  return metrics;
+// Where nothing is said: the memory limit, less room for answers, searches, norms and the program itself.
+int64_t TableMemoryLimitOf(const ServerOptions& options) {
+  constexpr int64_t kLeastRoom = int64_t{256} << 20;
+  if (options.max_table_bytes > 0) return options.max_table_bytes;
+  const int64_t limit = MemoryLimit();
+  return limit - std::min(limit / 2, std::max(limit / 8, kLeastRoom));
 }
 
 }  // namespace
@@ -91,9 +87,10 @@ struct Server::Impl {
         threads(options.threads > 0 ? options.threads : AvailableCpus()),
         metrics(ThisBuild()),
         admission(options.admission),
-        registry(TableNames(options)),
+        registry(TableNames(options), static_cast<int>(options.keep_versions)),
         health(HealthNames(options)),
-        pool(std::make_unique<WorkerPool>(threads)) {}
+        pool(std::make_unique<WorkerPool>(threads)),
+        manager(std::make_unique<TableManager>(ManagerSettings())) {}
 
   const ServerOptions options;
   const int threads;
@@ -105,6 +102,7 @@ struct Server::Impl {
   TableRegistry registry;
   HealthService health;
   std::unique_ptr<WorkerPool> pool;  // Similarity and NearestNeighbour
+  std::unique_ptr<TableManager> manager;
   std::unique_ptr<RpcServer> rpc;
   std::unique_ptr<grpc::Server> grpc_server;
   std::unique_ptr<AdminServer> admin;
@@ -122,15 +120,39 @@ struct Server::Impl {
   std::vector<RpcMethod> Methods();
   std::vector<StreamMethod> Streams();
   absl::Status Listen();
-  absl::Status LoadOne(const TableOptions& table, WorkerPool& loaders);
+  TableManager::Settings ManagerSettings();
   void Shutdown(std::chrono::milliseconds timeout);
   void Pause(SteadyClock::duration time);
 };
+
+TableManager::Settings Server::Impl::ManagerSettings() {
+  TableManager::Settings settings;
+  settings.registry = &registry;
+  settings.metrics = &metrics;
+  settings.limits = options.table_limits;
+  settings.table_root = options.table_root;
+  settings.threads = threads;
+  settings.progress = [](const std::string& table) -> LoadProgress::Report {
+    const auto line = std::make_shared<LoadProgressLine>(table);
+    return [line](int64_t done_bytes, int64_t total_bytes) { line->Update(done_bytes, total_bytes); };
+  };
+  settings.health = [this](const std::string& table, bool serving) {
+    if (serving) {
+      health.SetServing(TableHealthName(table), true);
+    } else {
+      health.Remove(TableHealthName(table));
+    }
+  };
+  return settings;
+}
 
 std::vector<RpcMethod> Server::Impl::Methods() {
   const ServiceContext context = {&registry, pool.get(), &metrics, &admission, options.limits};
   std::vector<RpcMethod> methods = EmbeddingServiceMethods(context);
   for (RpcMethod& method : TableServiceMethods(context, ThisBuild(), started)) methods.push_back(std::move(method));
+  if (!options.table_root.empty()) {
+    for (RpcMethod& method : TableAdminServiceMethods(context, manager.get())) methods.push_back(std::move(method));
+  }
   return methods;
 }
 
@@ -138,6 +160,7 @@ std::vector<StreamMethod> Server::Impl::Streams() {
   std::vector<StreamMethod> streams = health.Methods();
   if (options.reflection) {
     std::vector<std::string> services = {kEmbeddingService, kTableService, kHealthService};
+    if (!options.table_root.empty()) services.push_back(kTableAdminService);
     for (const std::string& name : ReflectionServiceNames()) services.push_back(name);
     for (StreamMethod& method : ReflectionMethods(services)) streams.push_back(std::move(method));
   }
@@ -198,48 +221,6 @@ absl::Status Server::Impl::Listen() {
   return absl::OkStatus();
 }
 
-absl::Status Server::Impl::LoadOne(const TableOptions& table_options, WorkerPool& loaders) {
-  std::unique_ptr<EmbeddingTable> table;
-  {
-    LoadProgressLine line(table_options.name);
-    absl::StatusOr<std::unique_ptr<EmbeddingTable>> loaded =
-        LoadTable(table_options, options.table_limits, loaders,
-                  [&line](int64_t done_bytes, int64_t total_bytes) { line.Update(done_bytes, total_bytes); });
-    if (!loaded.ok()) return loaded.status();
-    table = *std::move(loaded);
-  }
-  auto snapshot = std::make_shared<Snapshot>();
-  snapshot->name = table_options.name;
-  snapshot->index = BuildExactIndex(*table, loaders);
-  snapshot->default_metric = MetricOf(table->metric());
-  snapshot->loaded_at = std::chrono::system_clock::now();
-  snapshot->table = std::move(table);
-  const EmbeddingTable& loaded = *snapshot->table;
-  metrics.SetTable(MetricsOf(loaded, *snapshot));
-  registry.Publish(snapshot);
-  health.SetServing(TableHealthName(table_options.name), true);
-  Log(LogLevel::kInfo, "table loaded",
-      {{"table", table_options.name},
-       {"rows", loaded.num_rows()},
-       {"dim", loaded.dim()},
-       {"dtype", std::string(DtypeName(loaded.dtype()))},
-       {"size_bytes", loaded.size_bytes()},
-       {"format", std::string(TableFormatName(loaded.format()))},
-       {"keys", loaded.vocabulary() != nullptr},
-       {"rows_without_key",
-        loaded.vocabulary() != nullptr ? loaded.vocabulary()->rows_without_key() : loaded.num_rows()},
-       {"duplicate_keys", loaded.vocabulary() != nullptr ? loaded.vocabulary()->duplicate_keys() : 0},
-       {"fingerprint", loaded.fingerprint()},
-       {"seconds", loaded.load_seconds()}});
-  if (loaded.metadata_bytes_left_out() > 0) {
-    Log(LogLevel::kWarning, "metadata of the file is longer than is served, it is left out",
-        {{"table", table_options.name},
-         {"bytes", loaded.metadata_bytes_left_out()},
-         {"limit_bytes", static_cast<int64_t>(kMaxMetadataBytes)}});
-  }
-  return absl::OkStatus();
-}
-
 void Server::Impl::Pause(SteadyClock::duration time) {
   const SteadyClock::time_point until = SteadyClock::now() + time;
   MutexLock lock(&mutex);
@@ -250,6 +231,7 @@ void Server::Impl::Pause(SteadyClock::duration time) {
 // answered and their answers flushed, and only then does the library end (see port_sockets.h).
 void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
   registry.BeginShutdown();
+  manager->Stop();
   if (grpc_server == nullptr) return;
   const SteadyClock::time_point until = SteadyClock::now() + timeout;
   sockets->StopListening();
@@ -273,12 +255,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   auto impl = std::make_unique<Impl>(options);
   if (absl::Status s = InitLogging(options.log_format, options.log_level, &impl->metrics); !s.ok()) return s;
   const BuildInfo build = ThisBuild();
+  const int64_t table_bytes = TableMemoryLimitOf(options);
+  SetTableMemoryLimit(table_bytes);
   Log(LogLevel::kInfo, "embedding-server",
       {{"version", build.version},
        {"revision", build.revision},
        {"compiler", build.compiler},
        {"simd", build.simd},
-       {"threads", impl->threads}});
+       {"threads", impl->threads},
+       {"max_table_bytes", table_bytes}});
   std::unique_ptr<Server> server(new Server(std::move(impl)));
   if (absl::Status s = server->impl_->Listen(); !s.ok()) return s;
   Log(LogLevel::kInfo, "listening",
@@ -303,6 +288,7 @@ Server::~Server() {
   if (!impl_->unix_path.empty()) unlink(impl_->unix_path.c_str());
   impl_->admin.reset();
   impl_->rpc.reset();
+  impl_->manager.reset();
   impl_->pool.reset();
   // The metrics that count log lines end here.
   static_cast<void>(InitLogging(impl_->options.log_format, impl_->options.log_level, nullptr));
@@ -313,14 +299,17 @@ absl::Status Server::Load() {
   WorkerPool loaders(impl.threads);
   for (const TableOptions& table : impl.options.tables) {
     if (impl.draining.load()) return absl::CancelledError("the server is shutting down");
-    if (absl::Status s = impl.LoadOne(table, loaders); !s.ok()) return s;
+    if (absl::Status s = impl.manager->LoadFirst(table, loaders); !s.ok()) return s;
   }
   if (impl.draining.load()) return absl::CancelledError("the server is shutting down");
   impl.health.SetServing(kEmbeddingService, true);
   impl.health.SetServing("", true);
   Log(LogLevel::kInfo, "ready", {{"seconds", SecondsSince(impl.started)}});
+  impl.manager->Open();
   return absl::OkStatus();
 }
+
+void Server::Reload() { impl_->manager->ReloadAll(); }
 
 void Server::Drain() {
   Impl& impl = *impl_;
@@ -331,7 +320,11 @@ void Server::Drain() {
       {{"drain_delay_seconds", std::chrono::duration<double>(impl.options.drain_delay).count()},
        {"drain_timeout_seconds", std::chrono::duration<double>(impl.options.drain_timeout).count()}});
   // The delay is for balancers to see NOT_SERVING; before all tables are there, none sends calls.
-  if (impl.registry.all_loaded()) impl.Pause(impl.options.drain_delay);
+  if (impl.registry.all_loaded()) {
+    impl.Pause(impl.options.drain_delay);
+  } else {
+    impl.manager->Stop();
+  }
   impl.Shutdown(impl.options.drain_timeout);
   {
     MutexLock lock(&impl.mutex);

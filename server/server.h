@@ -10,7 +10,7 @@
 
 namespace embedding {
 
-// Load and Drain may run at the same time, each once; both have returned before the destructor begins.
+// Load, Reload and Drain may run at the same time, Load and Drain once; all have returned before the destructor begins.
 class Server {
  public:
   // Binds both ports; answers NOT_SERVING until Load is done. UNAVAILABLE names an address that cannot be had.
@@ -20,6 +20,9 @@ class Server {
   // Loads every table, then says SERVING. DATA_LOSS or INVALID_ARGUMENT: the first table that was refused. CANCELLED
   // when Drain was called meanwhile.
   absl::Status Load();
+  // Begins to load every table again from its own path, at once or when Load is done; does not wait. A table that is
+  // refused serves on as it is; the log says what became of each.
+  void Reload();
   // NOT_SERVING at once, drain_delay, then no new calls; returns when the calls in flight are answered or drain_timeout
   // is over. Logs the calls started and answered.
   void Drain();

@@ -15,6 +15,7 @@
 #include "client/cli/health.h"
 #include "client/cli/pairing.h"
 #include "client/cli/printer.h"
+#include "client/cli/table_changes.h"
 #include "client/cli/words.h"
 #include "client/embedding_client.h"
 #include "client/split.h"
@@ -41,6 +42,12 @@ class Runner {
         return Neighbours();
       case CommandKind::kTables:
         return Tables();
+      case CommandKind::kVersions:
+        return Versions();
+      case CommandKind::kReload:
+      case CommandKind::kRollback:
+      case CommandKind::kUnload:
+        return ChangeTable();
       default:
         return Info();
     }
@@ -190,18 +197,34 @@ class Runner {
     return Done();
   }
 
+  // The table that is named, or all.
+  absl::StatusOr<std::vector<TableInfo>> NamedTables() {
+    if (command_.table.empty()) return client_->ListTables(TimeLeft());
+    absl::StatusOr<TableInfo> one = client_->GetTable({command_.table, 0}, TimeLeft());
+    if (!one.ok()) return one.status();
+    return std::vector<TableInfo>{*std::move(one)};
+  }
+
   int Tables() {
-    std::vector<TableInfo> tables;
-    if (command_.table.empty()) {
-      absl::StatusOr<std::vector<TableInfo>> all = client_->ListTables(TimeLeft());
-      if (!all.ok()) return Failed(all.status());
-      tables = *std::move(all);
-    } else {
-      absl::StatusOr<TableInfo> one = client_->GetTable({command_.table, 0}, TimeLeft());
-      if (!one.ok()) return Failed(one.status());
-      tables.push_back(*std::move(one));
-    }
-    PrintTables(tables, command_.output, out_);
+    const absl::StatusOr<std::vector<TableInfo>> tables = NamedTables();
+    if (!tables.ok()) return Failed(tables.status());
+    PrintTables(*tables, command_.output, out_);
+    return Done();
+  }
+
+  int Versions() {
+    absl::StatusOr<std::vector<TableInfo>> tables = NamedTables();
+    if (!tables.ok()) return Failed(tables.status());
+    PrintVersions(*tables, command_.output, out_);
+    return Done();
+  }
+
+  int ChangeTable() {
+    const absl::StatusOr<LoadTableRequest> request = ReadLoadTable(command_);
+    if (!request.ok()) return Usage(request.status());
+    const absl::StatusOr<TableInfo> table = RunTableChange(command_, *request, *client_, TimeLeft());
+    if (!table.ok()) return Failed(table.status());
+    PrintChangedTable(*table, command_.output, out_);
     return Done();
   }
 

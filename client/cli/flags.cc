@@ -26,6 +26,10 @@ constexpr CommandName kCommands[] = {
     {"similarity", CommandKind::kSimilarity, "Scores between rows or vectors"},
     {"neighbours", CommandKind::kNeighbours, "The rows closest to each row or vector"},
     {"tables", CommandKind::kTables, "What the server holds"},
+    {"versions", CommandKind::kVersions, "Versions of the tables: which serves, which are in memory"},
+    {"reload", CommandKind::kReload, "Load a table again, or from another file, and serve it"},
+    {"rollback", CommandKind::kRollback, "Serve an earlier version that is in memory"},
+    {"unload", CommandKind::kUnload, "Drop a table, or a version of one, from memory"},
     {"info", CommandKind::kInfo, "Version, limits and SIMD target of the server"},
     {"health", CommandKind::kHealth, "Whether the server answers requests"},
 };
@@ -54,7 +58,7 @@ std::string RootHelp() {
   absl::StrAppend(&text, R"(
 Flags of every command
   -a, --address ADDRESS   HOST:PORT or unix:PATH [default: 127.0.0.1:50051] [env: EMBEDDING_ADDRESS]
-  --deadline DURATION     for the whole command, such as 500ms or 2s [default: 5s]
+  --deadline DURATION     for the whole command, such as 500ms or 2s [default: 5s; reload: 1h]
   --output FORMAT         table, json (the protobuf JSON mapping of the answer), jsonl or csv [default: table]
   -h, --help              of a command: its own flags
   --version
@@ -80,6 +84,7 @@ class CommandParser {
     app_.add_option("-a,--address", command_.client.address, "HOST:PORT or unix:PATH")
         ->envname("EMBEDDING_ADDRESS")
         ->capture_default_str();
+    if (name.kind == CommandKind::kReload) deadline_ = "1h";  // a large file takes a while
     app_.add_option("--deadline", deadline_, "For the whole command, such as 500ms or 2s")->capture_default_str();
     app_.add_option("--output", output_, "Format of stdout")
         ->check(CLI::IsMember({"table", "json", "jsonl", "csv"}))
@@ -114,6 +119,26 @@ class CommandParser {
       case CommandKind::kTables:
         AddTable();
         break;
+      case CommandKind::kVersions:
+        app_.add_option("table", command_.table, "Name of the table; all without it");
+        break;
+      case CommandKind::kReload:
+        AddNeededTable();
+        app_.add_option("--path", command_.path,
+                        "File or folder of versions within the server's --table-root; without it the table's own");
+        app_.add_option("--option", command_.options,
+                        "key=value, as after the path of the server's --table, such as vocab=words.txt; may be "
+                        "repeated. Without --path they replace the table's own one by one; with it, only they hold")
+            ->allow_extra_args(false);
+        break;
+      case CommandKind::kRollback:
+        AddNeededTable();
+        AddVersion("Which to serve; without it the highest one in memory below the one that serves");
+        break;
+      case CommandKind::kUnload:
+        AddNeededTable();
+        AddVersion("Drop this version alone; without it the whole table");
+        break;
       case CommandKind::kInfo:
         break;
       case CommandKind::kHealth:
@@ -146,6 +171,13 @@ class CommandParser {
  private:
   void AddTable() {
     app_.add_option("--table", command_.table, "Name of the table; not needed where there is only one");
+  }
+
+  void AddNeededTable() { app_.add_option("table", command_.table, "Name of the table")->required(); }
+
+  void AddVersion(const char* what) {
+    app_.add_option("--version", command_.version, what)
+        ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
   }
 
   void AddRows(const char* what) {

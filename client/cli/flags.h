@@ -1,6 +1,7 @@
 // The command line: words and flags -> Command.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +11,18 @@
 
 namespace embedding::client {
 
-enum class CommandKind { kLookup, kSimilarity, kNeighbours, kTables, kInfo, kHealth };
+enum class CommandKind {
+  kLookup,
+  kSimilarity,
+  kNeighbours,
+  kTables,
+  kVersions,
+  kReload,
+  kRollback,
+  kUnload,
+  kInfo,
+  kHealth
+};
 
 // table: for people. json: one document, the protobuf JSON mapping of the answer. jsonl: one document per row, pair,
 // query or table. csv: a header line, RFC 4180.
@@ -35,7 +47,10 @@ struct Command {
   Pairing pairing = Pairing::kFirst;
   bool include_inputs = false;
   bool return_vectors = false;
-  std::string service;  // of health
+  std::string path;                  // of reload
+  std::vector<std::string> options;  // of reload: "key=value"
+  uint64_t version = 0;              // of rollback and unload; 0: not given
+  std::string service;               // of health
   bool watch = false;
 };
 

@@ -36,6 +36,12 @@ void TensorToWire(const Tensor& tensor, v1::Tensor& out) {
 void TableToWire(const TableInfo& table, v1::TableInfo& out) {
   out.set_name(table.name);
   out.set_serving_version(table.serving_version);
+  for (const TableVersion& known : table.versions) {
+    v1::TableVersion* version = out.add_versions();
+    version->set_version(known.version);
+    version->set_state(static_cast<v1::TableState>(known.state));
+    version->set_reason(known.reason);
+  }
   out.set_rows(table.rows);
   out.set_dim(table.dim);
   out.set_parameters(table.parameters);

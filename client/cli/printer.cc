@@ -259,6 +259,40 @@ void PrintTables(const std::vector<TableInfo>& tables, Output output, std::ostre
   }
 }
 
+void PrintVersions(const std::vector<TableInfo>& tables, Output output, std::ostream& out) {
+  if (output == Output::kJson || output == Output::kJsonl) {
+    PrintTables(tables, output, out);
+    return;
+  }
+  TextTable table({{"TABLE", Align::kLeft},
+                   {"VERSION", Align::kRight},
+                   {"STATE", Align::kLeft},
+                   {"SERVES", Align::kLeft},
+                   {"REASON", Align::kLeft}});
+  if (output == Output::kCsv) WriteCsvLine({"table", "version", "state", "serves", "reason"}, out);
+  for (const TableInfo& info : tables) {
+    for (const TableVersion& known : info.versions) {
+      const bool serves = known.state == TableState::kAvailable && known.version == info.serving_version;
+      std::vector<std::string> cells = {info.name, std::to_string(known.version), TableStateName(known.state),
+                                        serves ? "yes" : "no", known.reason};
+      if (output == Output::kCsv) {
+        WriteCsvLine(cells, out);
+      } else {
+        table.AddRow(std::move(cells));
+      }
+    }
+  }
+  if (output == Output::kTable) table.Write(out);
+}
+
+void PrintChangedTable(const TableInfo& table, Output output, std::ostream& out) {
+  if (output == Output::kJson || output == Output::kJsonl) {
+    out << "{\"table\":" << ToJson(table) << "}\n";
+  } else {
+    PrintVersions({table}, output, out);
+  }
+}
+
 void PrintInfo(const ServerInfo& info, Output output, std::ostream& out) {
   switch (output) {
     case Output::kJson:

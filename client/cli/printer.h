@@ -28,6 +28,10 @@ void PrintNeighbours(const NearestNeighbourResult& result, const std::vector<std
                      std::ostream& out);
 
 void PrintTables(const std::vector<TableInfo>& tables, Output output, std::ostream& out);
+// One line per version: table, version, state, whether it serves, and why it was refused.
+void PrintVersions(const std::vector<TableInfo>& tables, Output output, std::ostream& out);
+// The answer of a call that changed a table; for people and as csv its versions.
+void PrintChangedTable(const TableInfo& table, Output output, std::ostream& out);
 void PrintInfo(const ServerInfo& info, Output output, std::ostream& out);
 
 // status: "SERVING" and so on, as in grpc.health.v1.

@@ -84,10 +84,15 @@ HealthService::HealthService(const std::vector<std::string>& names) {
 
 void HealthService::SetServing(const std::string& name, bool serving) {
   MutexLock lock(&mutex_);
-  bool& state = serving_[name];
-  if (shutting_down_ || state == serving) return;
-  state = serving;
+  const auto [it, is_new] = serving_.try_emplace(name, false);
+  if (shutting_down_ || (it->second == serving && !is_new)) return;
+  it->second = serving;
   Tell(name);
+}
+
+void HealthService::Remove(const std::string& name) {
+  MutexLock lock(&mutex_);
+  if (serving_.erase(name) > 0) Tell(name);
 }
 
 void HealthService::BeginShutdown() {

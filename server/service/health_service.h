@@ -22,8 +22,10 @@ class HealthService {
   // names: those that are known ("" for the whole server), all NOT_SERVING at first.
   explicit HealthService(const std::vector<std::string>& names);
 
-  // A name given to the constructor.
+  // Adds the name if it is new.
   void SetServing(const std::string& name, bool serving);
+  // The name is not known any more.
+  void Remove(const std::string& name);
   // Everything is NOT_SERVING from now on.
   void BeginShutdown();
 

@@ -31,6 +31,11 @@ enum class Family : uint8_t {
   kTableLoadSeconds,
   kTableLoadedTimestamp,
   kTableInfo,
+  kTableReloads,
+  kTableLastReloadSuccessful,
+  kTableLastReloadSuccess,
+  kTablesMemoryBytes,
+  kTablesMemoryLimit,
   kBuildInfo,
   kLogMessages,
   kLogMessagesDropped,
@@ -52,7 +57,7 @@ struct FamilyInfo {
   const char* help;
 };
 
-inline constexpr int kNumFamilies = 28;
+inline constexpr int kNumFamilies = 33;
 
 // In the order of Family.
 extern const std::array<FamilyInfo, kNumFamilies> kFamilies;

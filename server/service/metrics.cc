@@ -12,6 +12,7 @@
 #include "server/service/metric_cells.h"
 #include "server/service/metric_families.h"
 #include "server/service/process_metrics.h"
+#include "server/table/table_memory.h"
 
 namespace embedding {
 namespace {
@@ -33,6 +34,9 @@ constexpr RpcName kRpcNames[kNumRpcs] = {
     {"embedding.v1.TableService", "ListTables"},
     {"embedding.v1.TableService", "GetTable"},
     {"embedding.v1.TableService", "ResolveKeys"},
+    {"embedding.v1.TableAdminService", "LoadTable"},
+    {"embedding.v1.TableAdminService", "UnloadTable"},
+    {"embedding.v1.TableAdminService", "SetServingVersion"},
 };
 
 constexpr int kNumStages = 4;
@@ -74,6 +78,15 @@ size_t ChooseNumShards() {
 }
 
 bool IsDataRpc(Rpc rpc) { return static_cast<int>(rpc) < kNumDataRpcs; }
+
+// What is shown of a table: its serving version, and its reloads so far.
+struct TableSeries {
+  TableMetrics serving;
+  int64_t reloads_ok = 0;
+  int64_t reloads_failed = 0;
+  bool last_successful = true;
+  double last_success = 0;  // Unix time
+};
 
 MetricFamily NewFamily(Family family) {
   const FamilyInfo& info = InfoOf(family);
@@ -166,7 +179,7 @@ struct Metrics::Impl {
   const BuildInfo build;
   std::vector<Shard> shards;  // a power of two of them
   mutable Mutex mutex;
-  std::map<std::string, TableMetrics> tables ABSL_GUARDED_BY(mutex);
+  std::map<std::string, TableSeries> tables ABSL_GUARDED_BY(mutex);
 };
 
 Metrics::Metrics(BuildInfo build) : impl_(std::make_unique<Impl>(std::move(build))) {}
@@ -222,7 +235,23 @@ void Metrics::OnLogDropped(int64_t lines) { impl_->MyShard().log_dropped.Add(lin
 
 void Metrics::SetTable(const TableMetrics& table) {
   MutexLock lock(&impl_->mutex);
-  impl_->tables[table.name] = table;
+  const auto [it, is_new] = impl_->tables.try_emplace(table.name);
+  it->second.serving = table;
+  if (is_new) it->second.last_success = table.loaded_timestamp_seconds;
+}
+
+void Metrics::OnReload(const std::string& table, bool ok, double timestamp_seconds) {
+  MutexLock lock(&impl_->mutex);
+  const auto it = impl_->tables.find(table);
+  if (it == impl_->tables.end()) return;
+  ++(ok ? it->second.reloads_ok : it->second.reloads_failed);
+  it->second.last_successful = ok;
+  if (ok) it->second.last_success = timestamp_seconds;
+}
+
+void Metrics::RemoveTable(const std::string& table) {
+  MutexLock lock(&impl_->mutex);
+  impl_->tables.erase(table);
 }
 
 int64_t Metrics::calls_started() const {
@@ -308,9 +337,13 @@ void Metrics::Impl::CollectTables(std::vector<MetricFamily>& out) const {
   MetricFamily load = NewFamily(Family::kTableLoadSeconds);
   MetricFamily loaded = NewFamily(Family::kTableLoadedTimestamp);
   MetricFamily info = NewFamily(Family::kTableInfo);
+  MetricFamily reloads = NewFamily(Family::kTableReloads);
+  MetricFamily last_successful = NewFamily(Family::kTableLastReloadSuccessful);
+  MetricFamily last_success = NewFamily(Family::kTableLastReloadSuccess);
   {
     MutexLock lock(&mutex);
-    for (const auto& [name, table] : tables) {
+    for (const auto& [name, series] : tables) {
+      const TableMetrics& table = series.serving;
       AddValue(rows, NewSample(Family::kTableRows, {name}), static_cast<double>(table.rows));
       AddValue(dimensions, NewSample(Family::kTableDimensions, {name}), static_cast<double>(table.dim));
       AddValue(size, NewSample(Family::kTableSizeBytes, {name}), static_cast<double>(table.size_bytes));
@@ -320,9 +353,18 @@ void Metrics::Impl::CollectTables(std::vector<MetricFamily>& out) const {
                NewSample(Family::kTableInfo,
                          {name, std::to_string(table.version), table.dtype, table.format, table.fingerprint}),
                1);
+      AddValue(reloads, NewSample(Family::kTableReloads, {name, "ok"}), static_cast<double>(series.reloads_ok));
+      AddValue(reloads, NewSample(Family::kTableReloads, {name, "failed"}), static_cast<double>(series.reloads_failed));
+      AddValue(last_successful, NewSample(Family::kTableLastReloadSuccessful, {name}), series.last_successful ? 1 : 0);
+      AddValue(last_success, NewSample(Family::kTableLastReloadSuccess, {name}), series.last_success);
     }
   }
-  for (MetricFamily* family : {&rows, &dimensions, &size, &load, &loaded, &info}) out.push_back(std::move(*family));
+  for (MetricFamily* family :
+       {&rows, &dimensions, &size, &load, &loaded, &info, &reloads, &last_successful, &last_success}) {
+    out.push_back(std::move(*family));
+  }
+  out.push_back(SingleValue(Family::kTablesMemoryBytes, static_cast<double>(TableMemoryUsed())));
+  out.push_back(SingleValue(Family::kTablesMemoryLimit, static_cast<double>(TableMemoryLimit())));
 }
 
 void Metrics::Impl::CollectProcess(std::vector<MetricFamily>& out) const {

@@ -1,5 +1,5 @@
 // What the server counts, in sharded atomics: no lock is taken on a request's way. The families are listed in
-// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 630 of them, and 6 for
+// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 810 of them, and 10 for
 // every table.
 #pragma once
 
@@ -26,8 +26,11 @@ enum class Rpc : uint8_t {
   kListTables,
   kGetTable,
   kResolveKeys,
+  kLoadTable,
+  kUnloadTable,
+  kSetServingVersion,
 };
-inline constexpr int kNumRpcs = 8;
+inline constexpr int kNumRpcs = 11;
 
 // "embedding.v1.EmbeddingService" / "Lookup" ...
 absl::string_view RpcServiceName(Rpc rpc);
@@ -85,8 +88,13 @@ class Metrics final : public prometheus::Collectable {
   void OnLogMessage(absl::string_view level);
   // embedding_log_messages_dropped_total.
   void OnLogDropped(int64_t lines);
-  // embedding_table_*: replaces what was known of the table of that name.
+  // embedding_table_*: replaces what was known of the version that serves; the counts of reloads go on.
   void SetTable(const TableMetrics& table);
+  // embedding_table_reloads_total{result="ok"|"failed"}, embedding_table_last_reload_successful and, when it went well,
+  // embedding_table_last_reload_success_timestamp_seconds. A name that SetTable has not told of is ignored.
+  void OnReload(const std::string& table, bool ok, double timestamp_seconds);
+  // All series of the table end.
+  void RemoveTable(const std::string& table);
 
   // Calls started and handled so far, all rpcs together. Read handled first: then started is never less.
   int64_t calls_started() const;

@@ -34,8 +34,14 @@ constexpr int kMinPingIntervalMs = 10'000;
 
 bool IsDataMethod(Rpc rpc) { return rpc == Rpc::kLookup || rpc == Rpc::kSimilarity || rpc == Rpc::kNearestNeighbour; }
 
-// Those that run on the worker pool, where a caller's giving up can save work. A Lookup is over before the news of it.
-bool MayRunLong(Rpc rpc) { return rpc == Rpc::kSimilarity || rpc == Rpc::kNearestNeighbour; }
+// Those that run on another thread, where a caller's giving up can save work. A Lookup is over before the news of it.
+bool MayRunLong(Rpc rpc) { return rpc == Rpc::kSimilarity || rpc == Rpc::kNearestNeighbour || rpc == Rpc::kLoadTable; }
+
+// Changes to what is served take as long as they take: a load of 100 GB is not ended by what bounds a Lookup.
+bool IsAdminMethod(Rpc rpc) {
+  return rpc == Rpc::kLoadTable || rpc == Rpc::kUnloadTable || rpc == Rpc::kSetServingVersion;
+}
+constexpr std::chrono::hours kMaxAdminDeadline{24};
 
 // "/package.Service/Method" -> "package.Service".
 std::string ServiceOf(absl::string_view path) {
@@ -118,8 +124,10 @@ void RpcServer::Start() {
   for (auto& queue : impl.queues) {
     for (size_t i = 0; i < impl.methods.size(); ++i) {
       const RpcMethod& method = impl.methods[i];
+      const std::chrono::milliseconds max_deadline =
+          IsAdminMethod(method.rpc) ? kMaxAdminDeadline : impl.limits.max_deadline;
       impl.unary_methods.push_back(
-          std::make_unique<UnaryMethod>(method, UnaryMethod::Settings{impl.limits.max_deadline, MayRunLong(method.rpc)},
+          std::make_unique<UnaryMethod>(method, UnaryMethod::Settings{max_deadline, MayRunLong(method.rpc)},
                                         impl.services.at(ServiceOf(method.path)).get(), impl.method_index[i],
                                         queue.get(), &impl.metrics, &impl.live, &impl.epoch));
       const int parked = IsDataMethod(method.rpc) ? kParkedDataCalls : kParkedOtherCalls;

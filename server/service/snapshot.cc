@@ -160,15 +160,18 @@ absl::Status TableRegistry::Remove(absl::string_view name) {
   return absl::OkStatus();
 }
 
-std::vector<SnapshotPtr> TableRegistry::Idle() const {
-  std::vector<SnapshotPtr> idle;
+std::vector<SnapshotPtr> TableRegistry::Idle(absl::string_view name) const {
   MutexLock lock(&mutex_);
-  for (const auto& [name, table] : tables_) {
-    for (const auto& [version, loaded] : table.versions) {
-      if (loaded.snapshot != table.serving) idle.push_back(loaded.snapshot);
+  std::vector<Loaded> idle;
+  if (const Table* table = Find(name); table != nullptr) {
+    for (const auto& [version, loaded] : table->versions) {
+      if (loaded.snapshot != table->serving) idle.push_back(loaded);
     }
   }
-  return idle;
+  std::sort(idle.begin(), idle.end(), [](const Loaded& a, const Loaded& b) { return a.served_at < b.served_at; });
+  std::vector<SnapshotPtr> snapshots;
+  for (Loaded& loaded : idle) snapshots.push_back(std::move(loaded.snapshot));
+  return snapshots;
 }
 
 void TableRegistry::SetLoading(absl::string_view name, std::optional<uint64_t> version) {

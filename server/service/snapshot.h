@@ -65,8 +65,8 @@ class TableRegistry {
   absl::Status Drop(absl::string_view name, uint64_t version);
   // Forgets a table. NOT_FOUND (TABLE_NOT_FOUND).
   absl::Status Remove(absl::string_view name);
-  // The versions that do not serve, of all tables.
-  std::vector<SnapshotPtr> Idle() const;
+  // The versions in memory that do not serve, the one that served longest ago first.
+  std::vector<SnapshotPtr> Idle(absl::string_view name) const;
 
   // What is told beside the versions in memory; nullopt: none. Without effect for a name that is not loaded.
   void SetLoading(absl::string_view name, std::optional<uint64_t> version);

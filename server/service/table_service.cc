@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "embedding/v1/embedding.pb.h"
 #include "google/protobuf/util/time_util.h"
-#include "server/service/answer_buffer.h"
 #include "server/service/method.h"
+#include "server/service/reply_message.h"
 #include "server/service/reply_writer.h"
 #include "server/service/request_body.h"
 #include "server/service/request_errors.h"
@@ -152,15 +152,7 @@ void Handle(const ServiceContext& context, const TableService& service,
     call->Fail(status);
     return;
   }
-  const size_t size = response.ByteSizeLong();
-  absl::StatusOr<Admission::Ticket> ticket = context.admission->Admit(static_cast<int64_t>(size), /*search=*/false);
-  if (!ticket.ok()) {
-    call->Fail(ticket.status());
-    return;
-  }
-  AnswerBuffer answer(size, *std::move(ticket));
-  response.SerializeWithCachedSizesToArray(answer.data());
-  call->Reply(answer.TakeBytes());
+  ReplyWithMessage(context, response, call);
 }
 
 }  // namespace

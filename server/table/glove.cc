@@ -123,7 +123,8 @@ class TextReader {
     std::string buffer;
     for (size_t chunk = 0; Next(&chunk);) {
       // A line begins behind each \n, and at the first byte.
-      const uint64_t from = ChunkBegin(chunk) - (chunk > 0 ? 1 : 0);
+      if (progress_.stopped()) return absl::CancelledError("the load was stopped");
+    const uint64_t from = ChunkBegin(chunk) - (chunk > 0 ? 1 : 0);
       const uint64_t to = ChunkBegin(chunk + 1) - 1;
       buffer.resize(static_cast<size_t>(to - from));
       if (absl::Status status = file_.ReadAt(from, buffer.size(), buffer.data()); !status.ok()) {
@@ -189,6 +190,7 @@ class TextReader {
 
   // The lines that begin in the chunk, the last of which may end far behind it.
   absl::Status ParseChunk(size_t chunk, float* rows, std::string* buffer) {
+    if (progress_.stopped()) return absl::CancelledError("the load was stopped");
     const uint64_t from = ChunkBegin(chunk) - (chunk > 0 ? 1 : 0);
     uint64_t to = ChunkBegin(chunk + 1);
     buffer->resize(static_cast<size_t>(to - from));

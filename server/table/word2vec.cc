@@ -142,9 +142,10 @@ absl::StatusOr<KeyedRows> ReadWord2vec(const SourceFile& file, const TableLimits
     }
     const uint64_t done = static_cast<uint64_t>(row) * row_bytes;
     if (absl::Status status = window.Copy(row_bytes, rows.rows.get() + done); !status.ok()) return status;
-    if (progress && (done + row_bytes - reported >= kWindowBytes || row + 1 == rows.num_rows)) {
+    if (done + row_bytes - reported >= kWindowBytes || row + 1 == rows.num_rows) {
+      if (progress.stopped()) return absl::CancelledError("the load was stopped");
       reported = done + row_bytes;
-      progress(static_cast<int64_t>(reported), static_cast<int64_t>(total));
+      if (progress) progress(static_cast<int64_t>(reported), static_cast<int64_t>(total));
     }
   }
   if (absl::Status status = window.Fill(1); !status.ok()) return status;

@@ -271,6 +271,8 @@ TEST(MetricsTest, TableOfTheSameNameReplacesTheFormerOne) {
   EXPECT_EQ(Gauge(metrics, "embedding_table_size_bytes"), 2000000);
   EXPECT_EQ(Gauge(metrics, "embedding_table_load_duration_seconds"), 0.25);
   EXPECT_EQ(Gauge(metrics, "embedding_table_loaded_timestamp_seconds"), 1.7e9);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_successful"), 1);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_success_timestamp_seconds"), 1.7e9);
 }
 
 TEST(MetricsTest, BuildInfoNamesTheBinary) {

@@ -66,8 +66,11 @@ class Services {
   }
 
   // Nothing loaded yet.
-  explicit Services(std::vector<std::string> names, RequestLimits limits = {})
-      : pool(1), metrics({"0.0.0", "revision", "compiler", "simd"}), registry(std::move(names)), admission({}) {
+  explicit Services(std::vector<std::string> names, RequestLimits limits = {}, int keep_versions = 2)
+      : pool(1),
+        metrics({"0.0.0", "revision", "compiler", "simd"}),
+        registry(std::move(names), keep_versions),
+        admission({}) {
     Build(limits);
   }
 

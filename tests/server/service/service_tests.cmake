@@ -14,6 +14,7 @@ embedding_test(NAME search_service_test
 target_compile_definitions(search_service_test PRIVATE EMBEDDING_SAMPLE_DIR="${CMAKE_SOURCE_DIR}/deploy/sample")
 embedding_test(NAME table_service_test SOURCES table_service_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME snapshot_test SOURCES snapshot_test.cc snapshot_reaper_test.cc LIBRARIES embedding::service LABELS unit tsan)
+embedding_test(NAME table_admin_service_test SOURCES table_admin_service_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME admission_test SOURCES admission_test.cc LIBRARIES embedding::service LABELS unit tsan)
 
 embedding_fuzzer(NAME lookup_request_fuzzer SOURCES lookup_request_fuzzer.cc LIBRARIES embedding::service)

@@ -154,9 +154,9 @@ TEST(TableRegistryTest, OnlyVersionsThatDoNotServeCanBeDropped) {
   EXPECT_EQ(Error(registry.Drop("words", 2)),
             "FAILED_PRECONDITION VERSION_SERVING: version 2 of table \"words\" is the serving one: serve another "
             "first, or unload the whole table with version 0");
-  EXPECT_EQ(registry.Idle().size(), 1u);
+  EXPECT_EQ(registry.Idle("words").size(), 1u);
   EXPECT_EQ(registry.Drop("words", 1), absl::OkStatus());
-  EXPECT_EQ(registry.Idle().size(), 0u);
+  EXPECT_EQ(registry.Idle("words").size(), 0u);
   EXPECT_EQ(Error(registry.Drop("words", 1)), "NOT_FOUND VERSION_NOT_FOUND: table \"words\" serves version 2, not 1");
   EXPECT_EQ(Error(registry.Drop("items", 1)),
             "NOT_FOUND TABLE_NOT_FOUND: table \"items\" does not exist; tables: \"words\"");
