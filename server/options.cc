@@ -137,7 +137,7 @@ std::vector<Setting> MakeSettings() {
                  ValueKind::kString,
                  [](absl::string_view text, ServerOptions& options) {
                    std::error_code error;
-                   if (!std::filesystem::is_directory(std::string(text), error)) {
+                   if (!text.empty() && !std::filesystem::is_directory(std::string(text), error)) {
                      return absl::InvalidArgumentError("want a folder that is there");
                    }
                    options.table_root = std::string(text);

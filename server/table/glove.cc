@@ -123,8 +123,7 @@ class TextReader {
     std::string buffer;
     for (size_t chunk = 0; Next(&chunk);) {
       // A line begins behind each \n, and at the first byte.
-      if (progress_.stopped()) return absl::CancelledError("the load was stopped");
-    const uint64_t from = ChunkBegin(chunk) - (chunk > 0 ? 1 : 0);
+      const uint64_t from = ChunkBegin(chunk) - (chunk > 0 ? 1 : 0);
       const uint64_t to = ChunkBegin(chunk + 1) - 1;
       buffer.resize(static_cast<size_t>(to - from));
       if (absl::Status status = file_.ReadAt(from, buffer.size(), buffer.data()); !status.ok()) {

@@ -88,6 +88,18 @@ TEST(HealthServiceTest, WatchersHearEachChangeOnceUntilTheyGo) {
   EXPECT_FALSE(unknown.stream->end.has_value());
 }
 
+TEST(HealthServiceTest, NamesComeAndGo) {
+  HealthService health({""});
+  const Asked watch = Ask(health, "Watch", "table/new");
+  health.SetServing("table/new", true);
+  EXPECT_THAT(Ask(health, "Check", "table/new").stream->states, ElementsAre(kServing));
+  health.Remove("table/new");
+  health.Remove("table/new");
+  EXPECT_EQ(Ask(health, "Check", "table/new").stream->end->error_code(), grpc::StatusCode::NOT_FOUND);
+  health.SetServing("table/new", true);
+  EXPECT_THAT(watch.stream->states, ElementsAre(kUnknown, kServing, kUnknown, kServing));
+}
+
 TEST(HealthServiceTest, WatchesGoOnAfterTheCallersHalfClose) {
   HealthService health({"a"});
   const Asked watch = Ask(health, "Watch", "a");

@@ -275,6 +275,25 @@ TEST(MetricsTest, TableOfTheSameNameReplacesTheFormerOne) {
   EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_success_timestamp_seconds"), 1.7e9);
 }
 
+TEST(MetricsTest, ReloadsAreCountedByOutcomeAndEndWithTheirTable) {
+  Metrics metrics(SomeBuild());
+  metrics.OnReload("words", /*ok=*/true, 1.8e9);  // not loaded: no series
+  EXPECT_TRUE(FindFamily(metrics, "embedding_table_reloads_total").metric.empty());
+  metrics.SetTable(SomeTable("words"));
+  metrics.OnReload("words", /*ok=*/false, 0);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_successful", {{"table", "words"}}), 0);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_success_timestamp_seconds"), 1.7e9);
+  metrics.SetTable(SomeTable("words"));
+  metrics.OnReload("words", /*ok=*/true, 1.8e9);
+  EXPECT_EQ(Counter(metrics, "embedding_table_reloads_total", {{"table", "words"}, {"result", "ok"}}), 1);
+  EXPECT_EQ(Counter(metrics, "embedding_table_reloads_total", {{"table", "words"}, {"result", "failed"}}), 1);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_successful"), 1);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_success_timestamp_seconds"), 1.8e9);
+  metrics.RemoveTable("words");
+  EXPECT_TRUE(FindFamily(metrics, "embedding_table_reloads_total").metric.empty());
+  EXPECT_TRUE(FindFamily(metrics, "embedding_table_rows").metric.empty());
+}
+
 TEST(MetricsTest, BuildInfoNamesTheBinary) {
   Metrics metrics(SomeBuild());
   EXPECT_EQ(Gauge(metrics, "embedding_build_info",
