@@ -117,6 +117,7 @@ struct Server::Impl {
   CondVar wake;
   bool drained ABSL_GUARDED_BY(mutex) = false;
 
+  ServiceContext Context();
   std::vector<RpcMethod> Methods();
   std::vector<StreamMethod> Streams();
   absl::Status Listen();
@@ -146,8 +147,10 @@ TableManager::Settings Server::Impl::ManagerSettings() {
   return settings;
 }
 
+ServiceContext Server::Impl::Context() { return {&registry, pool.get(), &metrics, &admission, options.limits}; }
+
 std::vector<RpcMethod> Server::Impl::Methods() {
-  const ServiceContext context = {&registry, pool.get(), &metrics, &admission, options.limits};
+  const ServiceContext context = Context();
   std::vector<RpcMethod> methods = EmbeddingServiceMethods(context);
   for (RpcMethod& method : TableServiceMethods(context, ThisBuild(), started)) methods.push_back(std::move(method));
   if (!options.table_root.empty()) {
@@ -157,7 +160,8 @@ std::vector<RpcMethod> Server::Impl::Methods() {
 }
 
 std::vector<StreamMethod> Server::Impl::Streams() {
-  std::vector<StreamMethod> streams = health.Methods();
+  std::vector<StreamMethod> streams = EmbeddingServiceStreams(Context());
+  for (StreamMethod& method : health.Methods()) streams.push_back(std::move(method));
   if (options.reflection) {
     std::vector<std::string> services = {kEmbeddingService, kTableService, kHealthService};
     if (!options.table_root.empty()) services.push_back(kTableAdminService);

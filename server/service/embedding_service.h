@@ -10,6 +10,7 @@
 #include "server/service/limits.h"
 #include "server/service/metrics.h"
 #include "server/service/snapshot.h"
+#include "server/service/stream.h"
 
 namespace embedding {
 
@@ -22,7 +23,10 @@ struct ServiceContext {
   RequestLimits limits;
 };
 
-// The methods of embedding.v1.EmbeddingService. Lookup is answered on the calling thread; the others on the pool.
+// The methods of embedding.v1.EmbeddingService. Lookup is answered on the calling thread, unless it pools much; the
+// others on the pool.
 std::vector<RpcMethod> EmbeddingServiceMethods(const ServiceContext& context);
+// Its LookupStream, answered on the calling thread; long pooled lookups on the pool.
+std::vector<StreamMethod> EmbeddingServiceStreams(const ServiceContext& context);
 
 }  // namespace embedding

@@ -22,6 +22,8 @@ const std::array<FamilyInfo, kNumFamilies> kFamilies = {{
      "Calls that reached a handler and have not ended."},
     {Family::kExpiredBeforeRun, "embedding_expired_before_run_total", Counter, "calls", "grpc_method",
      "Calls whose deadline was over before their work began."},
+    {Family::kStreamItems, "embedding_stream_items_total", Counter, "requests", "grpc_method,grpc_code",
+     "Requests answered within a stream, by the status code of each."},
     {Family::kRows, "embedding_rows_total", Counter, "rows", "grpc_method,result",
      "Rows asked for: ids or keys of a Lookup, vectors of both sides of a Similarity, queries of a NearestNeighbour; "
      "miss: not in the table."},

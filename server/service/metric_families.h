@@ -18,6 +18,7 @@ enum class Family : uint8_t {
   kHandlingSeconds,
   kInFlight,
   kExpiredBeforeRun,
+  kStreamItems,
   kRows,
   kBatchRows,
   kResponseBytes,
@@ -57,7 +58,7 @@ struct FamilyInfo {
   const char* help;
 };
 
-inline constexpr int kNumFamilies = 33;
+inline constexpr int kNumFamilies = 34;
 
 // In the order of Family.
 extern const std::array<FamilyInfo, kNumFamilies> kFamilies;
@@ -72,7 +73,7 @@ inline constexpr std::array<int64_t, 21> kLatencyBoundsNs = {
     409'600'000, 819'200'000, 2'000'000'000, 5'000'000'000, 10'000'000'000, 30'000'000'000, 60'000'000'000};
 
 // A stage can take a microsecond. Powers of four: a stage tells where the time goes, for which its mean nearly
-// suffices, and there are twelve such histograms. In nanoseconds, inclusive.
+// suffices, and there are sixteen such histograms. In nanoseconds, inclusive.
 inline constexpr std::array<int64_t, 13> kStageBoundsNs = {
     1'000,      4'000,      16'000,      64'000,        256'000,       1'024'000,     4'096'000,
     16'384'000, 65'536'000, 262'144'000, 1'048'576'000, 4'194'304'000, 16'777'216'000};

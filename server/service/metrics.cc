@@ -61,6 +61,7 @@ struct alignas(64) Shard {
   std::array<std::array<Cell, kNumCodes>, kNumRpcs> handled;
   std::array<HistogramCells<kLatencyBoundsNs>, kNumRpcs> handling;
   std::array<Cell, kNumRpcs> expired;
+  std::array<Cell, kNumCodes> stream_items;
   std::array<Cell, kNumDataRpcs> hits;
   std::array<Cell, kNumDataRpcs> misses;
   std::array<HistogramCells<kBatchBounds>, kNumDataRpcs> batch_rows;
@@ -216,6 +217,10 @@ void Metrics::OnStage(Rpc rpc, Stage stage, std::chrono::nanoseconds elapsed) {
       std::max<int64_t>(0, elapsed.count()));
 }
 
+void Metrics::OnStreamItem(int code) {
+  impl_->MyShard().stream_items[static_cast<size_t>(code < 0 || code >= kNumCodes ? kUnknownCode : code)].Add(1);
+}
+
 void Metrics::OnExpiredBeforeRun(Rpc rpc) { impl_->MyShard().expired[static_cast<size_t>(rpc)].Add(1); }
 
 void Metrics::OnSearch(int64_t rows_scanned, int64_t rows_rescored, int64_t fallback_queries) {
@@ -293,7 +298,13 @@ void Metrics::Impl::CollectCalls(std::vector<MetricFamily>& out) const {
     AddValue(expired, NewSample(Family::kExpiredBeforeRun, {kRpcNames[rpc].method}),
              static_cast<double>(Sum([r](const Shard& s) -> const Cell& { return s.expired[r]; })));
   }
-  for (MetricFamily* family : {&started, &handled, &handling, &in_flight, &expired}) out.push_back(std::move(*family));
+  MetricFamily items = NewFamily(Family::kStreamItems);
+  for (size_t code = 0; code < kNumCodes; ++code) {
+    AddValue(items, NewSample(Family::kStreamItems, {std::string(RpcMethodName(Rpc::kLookupStream)), kCodeNames[code]}),
+             static_cast<double>(Sum([code](const Shard& s) -> const Cell& { return s.stream_items[code]; })));
+  }
+  for (MetricFamily* family : {&started, &handled, &handling, &in_flight, &expired, &items})
+    out.push_back(std::move(*family));
 }
 
 void Metrics::Impl::CollectRows(std::vector<MetricFamily>& out) const {

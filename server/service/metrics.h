@@ -1,5 +1,5 @@
 // What the server counts, in sharded atomics: no lock is taken on a request's way. The families are listed in
-// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 810 of them, and 10 for
+// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 830 of them, and 10 for
 // every table.
 #pragma once
 
@@ -79,6 +79,8 @@ class Metrics final : public prometheus::Collectable {
   void OnRows(Rpc rpc, int64_t hits, int64_t misses);
   // embedding_stage_seconds{stage}.
   void OnStage(Rpc rpc, Stage stage, std::chrono::nanoseconds elapsed);
+  // embedding_stream_items_total{grpc_code}: requests answered within a LookupStream. code: as in OnHandled.
+  void OnStreamItem(int code);
   // embedding_expired_before_run_total: calls whose deadline was over before their work began.
   void OnExpiredBeforeRun(Rpc rpc);
   // embedding_nn_rows_scanned_total, embedding_nn_rows_rescored_total, embedding_nn_fallback_queries_total.

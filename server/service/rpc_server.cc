@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "grpc/grpc.h"
+#include "grpc/support/time.h"
 #include "server/exec/worker_pool.h"
 #include "server/service/completion.h"
 #include "server/service/stream_method.h"
@@ -22,6 +23,9 @@ constexpr int kNumQueues = 1;
 // header); a call that finds none parked waits inside the library, so the methods that carry the load get more.
 constexpr int kParkedDataCalls = 16;
 constexpr int kParkedOtherCalls = 2;
+
+// Answers wait for company while a thread works off so many events at most: less than a millisecond of small lookups.
+constexpr int kMaxEventsWhileHeld = 32;
 
 // Calls of one connection that may be open at once; more wait at the caller.
 constexpr int kMaxConcurrentStreams = 100;
@@ -82,7 +86,25 @@ struct RpcServer::Impl {
   static void Poll(grpc::ServerCompletionQueue* queue) {
     void* tag = nullptr;
     bool ok = false;
-    while (queue->Next(&tag, &ok)) static_cast<Completion*>(tag)->Run(ok);
+    HeldAnswers held;
+    int events = 0;  // since answers are held
+    for (;;) {
+      if (held.empty()) {
+        events = 0;
+        if (!queue->Next(&tag, &ok)) return;
+      } else if (++events > kMaxEventsWhileHeld) {
+        held.Flush();
+        continue;
+      } else {
+        // Only what is ready: answers wait.
+        const auto next = queue->AsyncNext(&tag, &ok, gpr_time_0(GPR_CLOCK_MONOTONIC));
+        if (next != grpc::CompletionQueue::GOT_EVENT) {
+          held.Flush();
+          continue;
+        }
+      }
+      static_cast<Completion*>(tag)->Run(ok);
+    }
   }
 };
 
@@ -135,8 +157,9 @@ void RpcServer::Start() {
     }
     for (size_t i = 0; i < impl.streams.size(); ++i) {
       const StreamMethod& stream = impl.streams[i];
-      impl.stream_methods.push_back(std::make_unique<StreamingMethod>(
-          stream, impl.services.at(ServiceOf(stream.path)).get(), impl.stream_index[i], queue.get(), &impl.live));
+      impl.stream_methods.push_back(
+          std::make_unique<StreamingMethod>(stream, impl.services.at(ServiceOf(stream.path)).get(),
+                                            impl.stream_index[i], queue.get(), &impl.metrics, &impl.live, &impl.epoch));
       impl.stream_methods.back()->Park();
     }
   }

@@ -19,8 +19,8 @@ namespace embedding {
 
 class RpcServer {
  public:
-  // methods: all counted rpcs; streams: those of health and reflection, which metrics leave out. num_threads: polling
-  // threads, >= 1. metrics outlives this.
+  // methods: unary; streams: counted where they name an rpc, as those of health and reflection do not. num_threads:
+  // polling threads, >= 1. metrics outlives this.
   RpcServer(std::vector<RpcMethod> methods, RequestLimits limits, Metrics& metrics, int num_threads,
             std::vector<StreamMethod> streams = {});
   // Joins, if nobody has.
@@ -30,11 +30,11 @@ class RpcServer {
   void Register(grpc::ServerBuilder& builder);
   // Parks the first calls and starts polling, after BuildAndStart.
   void Start();
-  // Calls that reached a handler and are not answered yet, streams apart.
+  // Calls that reached a handler and are not answered yet, counted streams among them.
   int64_t in_flight() const;
-  // Ends every open stream, and each that opens later, with UNAVAILABLE, and begins to count apart the calls that
-  // arrive from now on. Before grpc::Server::Shutdown, which would otherwise wait for callers who watch or keep a
-  // stream at hand.
+  // Ends every open stream, and each that opens later, with UNAVAILABLE, after answering what it has read, and begins
+  // to count apart the calls that arrive from now on. Before grpc::Server::Shutdown, which would otherwise wait for
+  // callers who watch or keep a stream at hand.
   void BeginDrain();
   // Calls that reached a handler before BeginDrain and whose answers the library has not taken yet.
   int64_t undrained_calls() const;

@@ -27,6 +27,10 @@ constexpr auto kUnknown = HealthCheckResponse::SERVICE_UNKNOWN;
 // Records what it is told.
 class FakeStream final : public Stream {
  public:
+  void Pause() override {}
+  void Resume() override {}
+  bool stopped() const override { return false; }
+  absl::Status StoppedStatus() const override { return absl::CancelledError("the caller has gone"); }
   void Write(grpc::ByteBuffer message) override {
     HealthCheckResponse response;
     EXPECT_TRUE(FromBytes(message, response));

@@ -343,6 +343,29 @@ TEST_F(LoadTableTest, AKeyOfTwoRowsIsRefusedWithBothPlacesOrStaysWithTheFirst) {
 
 // ---- The file changes ----
 
+TEST_F(LoadTableTest, TheDefaultRowIsAnIdOrAKeyOfTheTable) {
+  folder_.Write("keys.txt", "a\n<unk>\n");
+  EXPECT_EQ((*LoadBytes("f.safetensors", kSafetensors))->default_row(), std::nullopt);
+  EXPECT_EQ((*LoadBytes("f.safetensors", kSafetensors, "default-row=0"))->default_row(), 0);
+  EXPECT_EQ((*LoadBytes("f.safetensors", kSafetensors, "default-row=1"))->default_row(), 1);
+  EXPECT_EQ((*LoadBytes("f.safetensors", kSafetensors, "default-row=<unk>,vocab=keys.txt"))->default_row(), 1);
+  EXPECT_EQ((*LoadBytes("g.txt", "a 1 2\nb 3 4\n", "format=glove,default-row=b"))->default_row(), 1);
+}
+
+TEST_F(LoadTableTest, ADefaultRowThatDoesNotExistIsRefused) {
+  folder_.Write("keys.txt", "a\n<unk>\n");
+  const auto refusal = [&](const std::string& options) {
+    return std::string(LoadBytes("f.safetensors", kSafetensors, options).status().message());
+  };
+  EXPECT_THAT(refusal("default-row=2"), HasSubstr("default-row=2: the table has 2 rows, ids end at 1"));
+  EXPECT_THAT(refusal("default-row=99999999999999999999"), HasSubstr("the table has 2 rows, ids end at 1"));
+  EXPECT_THAT(refusal("default-row=-1"), HasSubstr("default-row=-1 is no row id, and the table has no keys (vocab=)"));
+  EXPECT_THAT(refusal("default-row=unk,vocab=keys.txt"),
+              HasSubstr("default-row=unk is neither a row id nor a key of the table"));
+  EXPECT_THAT(std::string(LoadBytes("g.txt", "a 1 2\nb 3 4\n", "format=glove,default-row=c").status().message()),
+              HasSubstr("default-row=c is neither a row id nor a key of the table"));
+}
+
 TEST_F(LoadTableTest, AFileThatGrowsDuringTheReadIsRefused) {
   const std::string path = folder_.Write("f.safetensors", kSafetensors);
   const absl::StatusOr<TableOptions> options = ParseTableOptions("t=" + path);

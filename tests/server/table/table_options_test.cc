@@ -98,6 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,format=glove,vocab=v", "vocab= is not for format=glove, whose files hold their keys"},
         RefusedCase{"t=x,format=word2vec,vocab=v", "vocab= is not for format=word2vec,"},
         RefusedCase{"t=x,vocab=v,format=word2vec-text", "vocab= is not for format=word2vec-text,"},
+        RefusedCase{"t=x,default-row=", "default-row=: allowed are a row id from 0, or a key of the table"},
         RefusedCase{"t=x,allow-non-finite=1", "allow-non-finite=1: allowed are true, false"},
         RefusedCase{"t=x,allow-non-finite=True", "allowed are true, false"},
         RefusedCase{"t=x,tensr=a",
