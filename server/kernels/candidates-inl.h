@@ -224,6 +224,14 @@ void ManyToMany(const QueryBlock& queries, const RowBlock& rows, float* closenes
       return ManyToManyOfType<ElementType::kF16, kCloseness>(queries, rows, closeness);
     case ElementType::kBF16:
       return ManyToManyOfType<ElementType::kBF16, kCloseness>(queries, rows, closeness);
+    case ElementType::kI8:
+      return ManyToManyOfType<ElementType::kI8, kCloseness>(queries, rows, closeness);
+    case ElementType::kU8:
+      return ManyToManyOfType<ElementType::kU8, kCloseness>(queries, rows, closeness);
+    case ElementType::kF8E4M3:
+      return ManyToManyOfType<ElementType::kF8E4M3, kCloseness>(queries, rows, closeness);
+    case ElementType::kF8E5M2:
+      return ManyToManyOfType<ElementType::kF8E5M2, kCloseness>(queries, rows, closeness);
     case ElementType::kF64:
       HWY_ABORT("rows of doubles have no float32 closeness");
   }

@@ -16,7 +16,7 @@ struct QueryBlock {
   size_t count = 0;
 };
 
-// Rows of F32, F16 or BF16, unpadded, row i at data + i * dim elements; any alignment.
+// Rows of any type but F64, unpadded, row i at data + i * dim elements; any alignment.
 struct RowBlock {
   ElementType type = ElementType::kF32;
   const void* data = nullptr;

@@ -109,6 +109,14 @@ void CanonicalOfType(const double* query, ElementType type, const void* const* r
       return CanonicalMany<ElementType::kBF16, kSum>(query, rows, num_rows, dim, sums);
     case ElementType::kF64:
       return CanonicalMany<ElementType::kF64, kSum>(query, rows, num_rows, dim, sums);
+    case ElementType::kI8:
+      return CanonicalMany<ElementType::kI8, kSum>(query, rows, num_rows, dim, sums);
+    case ElementType::kU8:
+      return CanonicalMany<ElementType::kU8, kSum>(query, rows, num_rows, dim, sums);
+    case ElementType::kF8E4M3:
+      return CanonicalMany<ElementType::kF8E4M3, kSum>(query, rows, num_rows, dim, sums);
+    case ElementType::kF8E5M2:
+      return CanonicalMany<ElementType::kF8E5M2, kSum>(query, rows, num_rows, dim, sums);
   }
 }
 
@@ -148,6 +156,14 @@ void WidenToF64(ElementType type, const void* from, size_t count, double* to) {
       return WidenToDoubles<ElementType::kF16>(bytes, count, to);
     case ElementType::kBF16:
       return WidenToDoubles<ElementType::kBF16>(bytes, count, to);
+    case ElementType::kI8:
+      return WidenToDoubles<ElementType::kI8>(bytes, count, to);
+    case ElementType::kU8:
+      return WidenToDoubles<ElementType::kU8>(bytes, count, to);
+    case ElementType::kF8E4M3:
+      return WidenToDoubles<ElementType::kF8E4M3>(bytes, count, to);
+    case ElementType::kF8E5M2:
+      return WidenToDoubles<ElementType::kF8E5M2>(bytes, count, to);
     case ElementType::kF64:
       if (count > 0) std::memcpy(to, from, count * sizeof(double));
       return;

@@ -34,9 +34,9 @@ HWY_INLINE void ForEachPiece(const uint8_t* from, uint8_t* to, size_t count, siz
 template <ElementType kType>
 void WidenFrom(const uint8_t* from, size_t count, float* to) {
   const hn::ScalableTag<float> df;
-  ForEachPiece<2, 4>(from, reinterpret_cast<uint8_t*>(to), count, hn::Lanes(df),
-                     [&](size_t, size_t, const uint8_t* in, uint8_t* out)
-                         HWY_ATTR { StoreAny(LoadF32<kType>(df, in), df, out); });
+  ForEachPiece<ElementSize(kType), 4>(from, reinterpret_cast<uint8_t*>(to), count, hn::Lanes(df),
+                                      [&](size_t, size_t, const uint8_t* in, uint8_t* out)
+                                          HWY_ATTR { StoreAny(LoadF32<kType>(df, in), df, out); });
 }
 
 // float32 to binary16 bits, to nearest even; NaN becomes quiet and keeps the upper bits of its payload, as F16C does.
@@ -138,6 +138,14 @@ void WidenToF32(ElementType type, const void* from, size_t count, float* to) {
       return WidenFrom<ElementType::kF16>(bytes, count, to);
     case ElementType::kBF16:
       return WidenFrom<ElementType::kBF16>(bytes, count, to);
+    case ElementType::kI8:
+      return WidenFrom<ElementType::kI8>(bytes, count, to);
+    case ElementType::kU8:
+      return WidenFrom<ElementType::kU8>(bytes, count, to);
+    case ElementType::kF8E4M3:
+      return WidenFrom<ElementType::kF8E4M3>(bytes, count, to);
+    case ElementType::kF8E5M2:
+      return WidenFrom<ElementType::kF8E5M2>(bytes, count, to);
     case ElementType::kF64:
       break;
   }
@@ -218,6 +226,27 @@ RowScan Scan(const uint8_t* rows, size_t num_rows, size_t dim, T infinity, uint8
   return found;
 }
 
+// Integers: a row is zero where no bit is set, and always finite.
+RowScan ScanIntegers(const uint8_t* rows, size_t num_rows, size_t dim, uint8_t* non_finite) {
+  const hn::ScalableTag<uint8_t> d;
+  const size_t lanes = hn::Lanes(d);
+  RowScan found;
+  for (size_t i = 0; i < num_rows; ++i) {
+    const uint8_t* row = rows + i * dim;
+    auto seen = hn::Zero(d);
+    size_t j = 0;
+    for (; j + lanes <= dim; j += lanes) seen = hn::Or(seen, hn::LoadU(d, row + j));
+    uint8_t lanes_seen[64];
+    hn::StoreU(seen, d, lanes_seen);
+    uint8_t any = 0;
+    for (size_t lane = 0; lane < lanes; ++lane) any = static_cast<uint8_t>(any | lanes_seen[lane]);
+    for (; j < dim; ++j) any = static_cast<uint8_t>(any | row[j]);
+    if (any == 0) ++found.zero_rows;
+  }
+  if (non_finite != nullptr) std::memset(non_finite, 0, num_rows);
+  return found;
+}
+
 RowScan ScanRows(ElementType type, const void* rows, size_t num_rows, size_t dim, uint8_t* non_finite) {
   const auto* bytes = static_cast<const uint8_t*>(rows);
   switch (type) {
@@ -227,6 +256,13 @@ RowScan ScanRows(ElementType type, const void* rows, size_t num_rows, size_t dim
       return Scan<int16_t>(bytes, num_rows, dim, 0x7c00, non_finite);
     case ElementType::kBF16:
       return Scan<int16_t>(bytes, num_rows, dim, 0x7f80, non_finite);
+    case ElementType::kI8:
+    case ElementType::kU8:
+      return ScanIntegers(bytes, num_rows, dim, non_finite);
+    case ElementType::kF8E4M3:
+      return Scan<int8_t>(bytes, num_rows, dim, 0x7f, non_finite);
+    case ElementType::kF8E5M2:
+      return Scan<int8_t>(bytes, num_rows, dim, 0x7c, non_finite);
     case ElementType::kF64:
       break;
   }

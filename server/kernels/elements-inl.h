@@ -64,6 +64,25 @@ HWY_INLINE hn::Vec<DF> BF16ToF32(DF df, hn::Vec<hn::Rebind<uint16_t, DF>> bits) 
   return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(di, bits)));
 }
 
+// Bits of an OCP E4M3 to float32, exact; NaN (all ones but the sign) becomes a quiet one.
+template <class DF>
+HWY_INLINE hn::Vec<DF> F8E4M3ToF32(DF df, hn::Vec<hn::Rebind<uint8_t, DF>> bits) {
+  const hn::RebindToSigned<DF> di;
+  const auto bits32 = hn::PromoteTo(di, bits);
+  const auto magnitude = hn::And(bits32, hn::Set(di, 0x7f));
+  const auto sign = hn::ShiftLeft<24>(hn::And(bits32, hn::Set(di, 0x80)));
+  // The exponent's bias grows from 7 to 127: times 2^120, which is exact for subnormals too.
+  const auto finite = hn::BitCast(di, hn::Mul(hn::BitCast(df, hn::ShiftLeft<20>(magnitude)), hn::Set(df, 0x1p120f)));
+  const auto is_nan = hn::Eq(magnitude, hn::Set(di, 0x7f));
+  return hn::BitCast(df, hn::Or(hn::IfThenElse(is_nan, hn::Set(di, 0x7fc00000), finite), sign));
+}
+
+// Bits of an OCP E5M2 to float32, exact: it is the upper half of a binary16.
+template <class DF>
+HWY_INLINE hn::Vec<DF> F8E5M2ToF32(DF df, hn::Vec<hn::Rebind<uint8_t, DF>> bits) {
+  return F16ToF32(df, hn::ShiftLeft<8>(hn::PromoteTo(hn::Rebind<uint16_t, DF>(), bits)));
+}
+
 // Lanes(df) float32 values of stored elements at `from`.
 template <ElementType kType, class DF>
 HWY_INLINE hn::Vec<DF> LoadF32(DF df, const uint8_t* from) {
@@ -72,8 +91,16 @@ HWY_INLINE hn::Vec<DF> LoadF32(DF df, const uint8_t* from) {
     return LoadAny(df, from);
   } else if constexpr (kType == ElementType::kF16) {
     return F16ToF32(df, LoadAny(hn::Rebind<uint16_t, DF>(), from));
-  } else {
+  } else if constexpr (kType == ElementType::kBF16) {
     return BF16ToF32(df, LoadAny(hn::Rebind<uint16_t, DF>(), from));
+  } else if constexpr (kType == ElementType::kI8) {
+    return hn::ConvertTo(df, hn::PromoteTo(hn::RebindToSigned<DF>(), LoadAny(hn::Rebind<int8_t, DF>(), from)));
+  } else if constexpr (kType == ElementType::kU8) {
+    return hn::ConvertTo(df, hn::PromoteTo(hn::RebindToSigned<DF>(), LoadAny(hn::Rebind<uint8_t, DF>(), from)));
+  } else if constexpr (kType == ElementType::kF8E4M3) {
+    return F8E4M3ToF32(df, LoadAny(hn::Rebind<uint8_t, DF>(), from));
+  } else {
+    return F8E5M2ToF32(df, LoadAny(hn::Rebind<uint8_t, DF>(), from));
   }
 }
 

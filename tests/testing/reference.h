@@ -27,6 +27,19 @@ inline double ReferenceFrom16(uint16_t bits, int mantissa_bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
+// The value of a code of E4M3 or E5M2 by the formula of the OCP's specification, section 5.3.
+inline double ReferenceFromByte(uint8_t bits, int mantissa_bits) {
+  const int exponent_bits = 7 - mantissa_bits;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+  const int mantissa = bits & ((1 << mantissa_bits) - 1);
+  const double sign = (bits >> 7) != 0 ? -1.0 : 1.0;
+  if (mantissa_bits == 3 && (bits & 0x7f) == 0x7f) return NAN;
+  if (mantissa_bits == 2 && exponent == 31) return mantissa != 0 ? NAN : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+}
+
 inline double ReferenceElement(ElementType type, const void* data, int64_t j) {
   const char* at = static_cast<const char*>(data) + static_cast<size_t>(j) * ElementSize(type);
   switch (type) {
@@ -40,12 +53,50 @@ inline double ReferenceElement(ElementType type, const void* data, int64_t j) {
       std::memcpy(&value, at, sizeof(value));
       return value;
     }
+    case ElementType::kI8:
+      return static_cast<int8_t>(*at);
+    case ElementType::kU8:
+      return static_cast<uint8_t>(*at);
+    case ElementType::kF8E4M3:
+      return ReferenceFromByte(static_cast<uint8_t>(*at), 3);
+    case ElementType::kF8E5M2:
+      return ReferenceFromByte(static_cast<uint8_t>(*at), 2);
     default:
       break;
   }
   uint16_t bits;
   std::memcpy(&bits, at, sizeof(bits));
   return ReferenceFrom16(bits, type == ElementType::kF16 ? 10 : 7);
+}
+
+// Any code of an 8-bit type that is a finite value.
+template <typename Random>
+uint8_t RandomByte(ElementType type, Random& random) {
+  for (;;) {
+    const auto byte = static_cast<uint8_t>(random());
+    if (std::isfinite(ReferenceElement(type, &byte, 0))) return byte;
+  }
+}
+
+// The code of an 8-bit type nearest to x; what is out of range becomes the largest finite value, NaN a zero where the
+// type has none.
+inline uint8_t NearestByte(ElementType type, float x) {
+  const bool is_integer = type == ElementType::kI8 || type == ElementType::kU8;
+  if (std::isnan(x)) return is_integer ? 0 : 0x7f;
+  uint8_t nearest = 0;
+  double best = INFINITY;
+  for (int code = 0; code < 256; ++code) {
+    const auto byte = static_cast<uint8_t>(code);
+    const double value = ReferenceElement(type, &byte, 0);
+    if (!std::isfinite(value)) continue;
+    // Infinity is as far from everything: the largest value is the nearest.
+    const double distance = std::isinf(x) ? -value * (x > 0 ? 1 : -1) : std::abs(value - double{x});
+    if (distance < best) {
+      best = distance;
+      nearest = byte;
+    }
+  }
+  return nearest;
 }
 
 inline std::vector<double> ReferenceElements(VectorView view, int64_t dim) {

@@ -15,6 +15,7 @@
 namespace embedding {
 namespace {
 
+using testing::RandomByte;
 using testing::ReferenceElement;
 using testing::ScopedSimdTarget;
 using testing::SimdTargets;
@@ -27,14 +28,19 @@ TEST_P(CandidatesTest, ErrorsStayWithinTheStatedBound) {
   const ScopedSimdTarget scoped(GetParam());
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
-  for (ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
+  for (ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kI8, ElementType::kU8,
+                           ElementType::kF8E4M3, ElementType::kF8E5M2}) {
     for (size_t dim : {1u, 2u, 7u, 8u, 9u, 15u, 16u, 17u, 31u, 33u, 63u, 64u, 65u, 100u, 129u, 300u}) {
       for (size_t num_rows : {1u, 2u, 3u, 4u, 5u, 9u}) {
         for (size_t num_queries : {1u, 3u, 4u, 6u}) {
           std::vector<float> values(num_rows * dim);
           for (float& x : values) x = normal(random);
           std::vector<uint8_t> rows(1 + values.size() * ElementSize(type));
-          NarrowFromF32(values.data(), values.size(), type, rows.data() + 1);
+          if (ElementSize(type) == 1) {
+            for (uint8_t& byte : rows) byte = RandomByte(type, random);
+          } else {
+            NarrowFromF32(values.data(), values.size(), type, rows.data() + 1);
+          }
           const size_t stride = dim + 3;
           std::vector<float> queries(num_queries * stride, 1e30f);
           for (size_t q = 0; q < num_queries; ++q) {
@@ -62,9 +68,10 @@ TEST_P(CandidatesTest, ErrorsStayWithinTheStatedBound) {
                 squares += (x - y) * (x - y);
               }
               // The reference's own rounding in double is far below the bound.
-              ASSERT_NEAR(dots[q * num_rows + i], dot, n * u / (1 - n * u) * magnitude + 1e-13)
+              ASSERT_NEAR(dots[q * num_rows + i], dot, n * u / (1 - n * u) * magnitude + 1e-13 * (1 + magnitude))
                   << "dim " << dim << " rows " << num_rows << " queries " << num_queries;
-              ASSERT_NEAR(l2[q * num_rows + i], -squares, (n + 2) * u / (1 - (n + 2) * u) * squares + 1e-13)
+              ASSERT_NEAR(l2[q * num_rows + i], -squares,
+                          (n + 2) * u / (1 - (n + 2) * u) * squares + 1e-13 * (1 + squares))
                   << "dim " << dim << " rows " << num_rows << " queries " << num_queries;
             }
           }

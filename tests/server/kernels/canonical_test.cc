@@ -14,6 +14,7 @@
 namespace embedding {
 namespace {
 
+using testing::RandomByte;
 using testing::ReferenceElements;
 using testing::ReferenceSum;
 using testing::ScopedSimdTarget;
@@ -28,7 +29,8 @@ TEST_P(CanonicalTest, SumsHaveTheBitsOfTheDefinition) {
   const ScopedSimdTarget scoped(GetParam());
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
-  for (ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kF64}) {
+  for (ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kF64,
+                           ElementType::kI8, ElementType::kU8, ElementType::kF8E4M3, ElementType::kF8E5M2}) {
     for (size_t dim : {1u, 2u, 7u, 8u, 9u, 15u, 16u, 17u, 31u, 33u, 64u, 100u, 127u, 128u, 129u, 768u}) {
       const size_t num_rows = 6;  // 4 at once and the rest one by one
       const auto signed_dim = static_cast<int64_t>(dim);
@@ -40,6 +42,8 @@ TEST_P(CanonicalTest, SumsHaveTheBitsOfTheDefinition) {
           const double wide = double{values[i]} / 3;
           std::memcpy(&memory[1 + 8 * i], &wide, 8);
         }
+      } else if (ElementSize(type) == 1) {
+        for (uint8_t& byte : memory) byte = RandomByte(type, random);
       } else {
         NarrowFromF32(values.data(), values.size(), type, &memory[1]);
       }

@@ -9,13 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "server/kernels/canonical.h"
 #include "server/kernels/kernels.h"
+#include "tests/testing/byte_codes.h"
 #include "tests/testing/reference.h"
 #include "tests/testing/simd_targets.h"
 
 namespace embedding {
 namespace {
 
+using testing::IsCode;
+using testing::kByteCodes;
 using testing::ReferenceFrom16;
 using testing::ScopedSimdTarget;
 using testing::SimdTargets;
@@ -47,6 +51,43 @@ TEST_P(ConvertTest, WidensEvery16BitPatternExactly) {
       } else {
         ASSERT_EQ(std::bit_cast<uint32_t>(to[i]), std::bit_cast<uint32_t>(static_cast<float>(want))) << i;
       }
+    }
+  }
+}
+
+// The types of kByteCodes, in its order.
+constexpr ElementType kByteTypes[] = {ElementType::kI8, ElementType::kU8, ElementType::kF8E4M3, ElementType::kF8E5M2};
+
+TEST_P(ConvertTest, WidensEvery8BitCodeAsNumpyAndMlDtypesDo) {
+  const ScopedSimdTarget scoped(GetParam());
+  std::vector<uint8_t> from(256 + 3);
+  for (size_t type = 0; type < std::size(kByteTypes); ++type) {
+    for (size_t shift : {0u, 1u, 3u}) {
+      for (size_t code = 0; code < 256; ++code) from[code + shift] = static_cast<uint8_t>(code);
+      std::vector<float> floats(256);
+      std::vector<double> doubles(256);
+      WidenToF32(kByteTypes[type], from.data() + shift, 256, floats.data());
+      WidenToF64(kByteTypes[type], from.data() + shift, 256, doubles.data());
+      for (size_t code = 0; code < 256; ++code) {
+        const auto byte = static_cast<uint8_t>(code);
+        ASSERT_TRUE(IsCode(floats[code], kByteCodes[type], code)) << kByteCodes[type].dtype << " " << code;
+        ASSERT_TRUE(IsCode(doubles[code], kByteCodes[type], code)) << kByteCodes[type].dtype << " " << code;
+        ASSERT_TRUE(IsCode(testing::ReferenceElement(kByteTypes[type], &byte, 0), kByteCodes[type], code)) << code;
+      }
+    }
+  }
+}
+
+TEST_P(ConvertTest, WidensBytesOfAnyCountAndTouchesNothingBehindThem) {
+  const ScopedSimdTarget scoped(GetParam());
+  for (size_t type = 0; type < std::size(kByteTypes); ++type) {
+    for (size_t count = 0; count <= 70; ++count) {
+      std::vector<uint8_t> from(count);
+      for (size_t i = 0; i < count; ++i) from[i] = static_cast<uint8_t>(i * 37);
+      std::vector<float> to(count + 1, -7.0f);
+      WidenToF32(kByteTypes[type], from.data(), count, to.data());
+      for (size_t i = 0; i < count; ++i) ASSERT_TRUE(IsCode(to[i], kByteCodes[type], from[i])) << i;
+      ASSERT_EQ(to[count], -7.0f);
     }
   }
 }
@@ -210,6 +251,31 @@ TEST_P(ConvertTest, ScanFindsZeroAndNonFiniteRows) {
       EXPECT_EQ(scan.non_finite_rows, 2);
       EXPECT_THAT(non_finite, ::testing::ElementsAre(0, 0, 1, 1, 0, 0, 9));
       EXPECT_EQ(ScanRows(type, bytes.data(), 6, dim, nullptr).non_finite_rows, 2);
+    }
+  }
+}
+
+// One row for each code, everywhere in a row of ones.
+TEST_P(ConvertTest, ScanJudgesEvery8BitCode) {
+  const ScopedSimdTarget scoped(GetParam());
+  for (size_t type = 0; type < std::size(kByteTypes); ++type) {
+    for (size_t dim : {1u, 2u, 15u, 16u, 17u, 64u, 65u, 200u}) {
+      for (const uint8_t rest : {uint8_t{0}, uint8_t{0x38}}) {
+        std::vector<uint8_t> rows(256 * dim, rest);
+        for (size_t code = 0; code < 256; ++code) rows[code * dim + code % dim] = static_cast<uint8_t>(code);
+        std::vector<uint8_t> non_finite(256, 9);
+        const RowScan scan = ScanRows(kByteTypes[type], rows.data(), 256, dim, non_finite.data());
+        int64_t zeros = 0;
+        int64_t bad = 0;
+        for (size_t code = 0; code < 256; ++code) {
+          const auto value = std::bit_cast<float>(kByteCodes[type].bits[code]);
+          if (value == 0 && (rest == 0 || dim == 1)) ++zeros;
+          if (!std::isfinite(value)) ++bad;
+          ASSERT_EQ(non_finite[code], std::isfinite(value) ? 0 : 1) << kByteCodes[type].dtype << " " << code;
+        }
+        EXPECT_EQ(scan.zero_rows, zeros) << kByteCodes[type].dtype << " " << dim;
+        EXPECT_EQ(scan.non_finite_rows, bad) << kByteCodes[type].dtype << " " << dim;
+      }
     }
   }
 }

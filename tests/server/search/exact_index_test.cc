@@ -32,7 +32,8 @@ using testing::TableOf;
 using testing::VectorKind;
 
 constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean};
-constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16, Dtype::kBF16};
+constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16,    Dtype::kBF16,  Dtype::kI8,
+                             Dtype::kU8,  Dtype::kF8E4M3, Dtype::kF8E5M2};
 
 // Scores by their bits: -0 is not 0, and a NaN equals itself.
 std::vector<std::pair<int64_t, uint32_t>> Bits(const std::vector<Neighbour>& neighbours) {
@@ -201,7 +202,7 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
     const ScopedSimdTarget scoped(targets[static_cast<size_t>(round) % targets.size()]);
     WorkerPool& pool = round % 3 == 0 ? one : two;
     const Metric metric = kMetrics[pick(3)];
-    const Dtype dtype = kDtypes[pick(3)];
+    const Dtype dtype = kDtypes[pick(7)];
     const auto kind = static_cast<VectorKind>(pick(static_cast<int64_t>(VectorKind::kCount)));
     const int64_t dim = 1 + pick(round % 10 == 0 ? 300 : 40);
     const int64_t num_rows = 1 + pick(round % 4 == 0 ? 4000 : 300);

@@ -24,7 +24,8 @@ using testing::SimdTargets;
 using testing::Stored;
 
 constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean};
-constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16, Dtype::kBF16};
+constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16,    Dtype::kBF16,  Dtype::kI8,
+                             Dtype::kU8,  Dtype::kF8E4M3, Dtype::kF8E5M2};
 
 VectorView F32(const std::vector<float>& vector) { return {vector.data(), ElementType::kF32}; }
 

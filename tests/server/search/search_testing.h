@@ -15,9 +15,15 @@
 
 namespace embedding::testing {
 
-// values as stored bytes of a dtype (F32, F16 or BF16), rounded to nearest even; what overflows becomes infinite.
+// values as stored bytes of a dtype. F32, F16, BF16: rounded to nearest even, what overflows becomes infinite. 8 bits:
+// 40 times the value for integers, so that few are equal; the nearest, what overflows becomes the largest.
 inline std::vector<uint8_t> Stored(Dtype dtype, const std::vector<float>& values) {
   std::vector<uint8_t> bytes(values.size() * DtypeSize(dtype));
+  if (DtypeSize(dtype) == 1) {
+    const float scale = dtype == Dtype::kI8 || dtype == Dtype::kU8 ? 40 : 1;
+    for (size_t i = 0; i < values.size(); ++i) bytes[i] = NearestByte(ElementTypeOf(dtype), values[i] * scale);
+    return bytes;
+  }
   NarrowFromF32(values.data(), values.size(), ElementTypeOf(dtype), bytes.data());
   return bytes;
 }
