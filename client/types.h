@@ -12,8 +12,19 @@
 
 namespace embedding::client {
 
-// Element types of a table's rows. Numbers are those of the wire.
-enum class Dtype { kUnspecified = 0, kF32 = 1, kF16 = 2, kBF16 = 3, kF64 = 4 };
+// Element types of a table's rows. Numbers are those of the wire. I8 and U8 are integers; F8_E4M3 ("e4m3fn": no
+// infinity, largest 448) and F8_E5M2 (largest 57344) the 8-bit floats of the Open Compute Project.
+enum class Dtype {
+  kUnspecified = 0,
+  kF32 = 1,
+  kF16 = 2,
+  kBF16 = 3,
+  kF64 = 4,
+  kI8 = 5,
+  kU8 = 6,
+  kF8E4M3 = 7,
+  kF8E5M2 = 8
+};
 
 // How close two vectors are. Cosine (0 for a zero vector) and dot: higher is closer; euclidean, the true distance:
 // lower.
@@ -22,7 +33,7 @@ enum class Metric { kTableDefault = 0, kCosine = 1, kDot = 2, kEuclidean = 3 };
 // Which pairs Similarity scores: left[i] with right[i], or every left[i] with every right[j].
 enum class Layout { kPairwise = 1, kAllPairs = 2 };
 
-// "F32", "F16", "BF16", "F64"; "unspecified" for any other value.
+// "F32", "F16", "BF16", "F64", "I8", "U8", "F8_E4M3", "F8_E5M2"; "unspecified" for any other value.
 const char* DtypeName(Dtype dtype);
 // "cosine", "dot", "euclidean"; "table default" for any other value.
 const char* MetricName(Metric metric);

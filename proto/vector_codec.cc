@@ -10,6 +10,11 @@ static_assert(std::endian::native == std::endian::little, "big-endian machines a
 
 size_t WireDtypeSize(v1::Dtype dtype) {
   switch (dtype) {
+    case v1::DTYPE_I8:
+    case v1::DTYPE_U8:
+    case v1::DTYPE_F8_E4M3:
+    case v1::DTYPE_F8_E5M2:
+      return 1;
     case v1::DTYPE_F16:
     case v1::DTYPE_BF16:
       return 2;

@@ -29,6 +29,15 @@ double HalfToDouble(uint16_t bits) {
   return sign * kUnits[static_cast<size_t>(exponent)] * (exponent == 0 ? fraction : 1024 + fraction);
 }
 
+// The OCP's 8-bit floats by their definition. E5M2 is the upper half of a binary16.
+double E4M3ToDouble(uint8_t bits) {
+  const double sign = (bits & 0x80) != 0 ? -1 : 1;
+  const int exponent = (bits >> 3) & 0xf;
+  const int fraction = bits & 7;
+  if (exponent == 0xf && fraction == 7) return NAN;
+  return sign * std::ldexp(exponent == 0 ? fraction : 8 + fraction, std::max(exponent, 1) - 10);
+}
+
 double FloatBitsToDouble(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -78,6 +87,19 @@ bool ReferenceTable::SetRow(int64_t id, const v1::LookupResponse& answer, std::s
 }
 
 double ReferenceTable::Element(const char* row, int64_t column) const {
+  const auto byte = static_cast<uint8_t>(row[column]);
+  switch (dtype_) {
+    case v1::DTYPE_I8:
+      return static_cast<int8_t>(byte);
+    case v1::DTYPE_U8:
+      return byte;
+    case v1::DTYPE_F8_E4M3:
+      return E4M3ToDouble(byte);
+    case v1::DTYPE_F8_E5M2:
+      return HalfToDouble(static_cast<uint16_t>(byte << 8));
+    default:
+      break;
+  }
   if (dtype_ == v1::DTYPE_F32) {
     uint32_t bits;
     std::memcpy(&bits, row + column * 4, sizeof(bits));

@@ -105,6 +105,14 @@ v1::Dtype WireDtype(Dtype dtype) {
       return v1::DTYPE_BF16;
     case Dtype::kF64:
       return v1::DTYPE_F64;
+    case Dtype::kI8:
+      return v1::DTYPE_I8;
+    case Dtype::kU8:
+      return v1::DTYPE_U8;
+    case Dtype::kF8E4M3:
+      return v1::DTYPE_F8_E4M3;
+    case Dtype::kF8E5M2:
+      return v1::DTYPE_F8_E5M2;
   }
   return v1::DTYPE_UNSPECIFIED;
 }

@@ -28,7 +28,7 @@ class EmbeddingTable {
     std::string name;
     int64_t num_rows = 0;                            // V >= 1
     int64_t dim = 0;                                 // d >= 1
-    Dtype dtype = Dtype::kF32;                       // in memory: F32, F16 or BF16
+    Dtype dtype = Dtype::kF32;                       // in memory: any but F64
     Dtype source_dtype = Dtype::kF32;                // in the file
     TableFormat format = TableFormat::kSafetensors;  // as read, never kAuto
     TableMetric metric = TableMetric::kCosine;
@@ -84,7 +84,7 @@ class EmbeddingTable {
 };
 
 // Builds a table from rows that are already in memory, with its fingerprint, zero and non-finite rows; for tests and
-// tools. bytes: [num_rows, dim] of dtype (F32, F16 or BF16), copied. default_row: -1: none.
+// tools. bytes: [num_rows, dim] of dtype (any but F64), copied. default_row: -1: none.
 std::unique_ptr<EmbeddingTable> TableFromMemory(const std::string& name, Dtype dtype, int64_t num_rows, int64_t dim,
                                                 const void* bytes, std::vector<std::string> keys = {},
                                                 int64_t default_row = -1);

@@ -19,8 +19,8 @@ struct ValueOverflow {
 };
 
 // Writes row ids[i] as output to element i * dim of `to`, for i in [0, ids.size()).
-// ids: each in [0, num_rows). output: F32, F16 or BF16. to: [ids.size(), dim] elements of output, of any alignment.
-// Rows of the table's own dtype keep their bits; F32 is exact; F16 and BF16 are rounded to nearest even.
+// ids: each in [0, num_rows). output: the table's dtype, F32, F16 or BF16. to: [ids.size(), dim] elements of output, of
+// any alignment. Rows of the table's own dtype keep their bits; F32 is exact; F16 and BF16 are rounded to nearest even.
 // Returns the first value that does not fit, in order of ids; what `to` holds is then unspecified. Thread-safe.
 std::optional<ValueOverflow> GatherRows(const EmbeddingTable& table, std::span<const int64_t> ids, Dtype output,
                                         std::byte* to);

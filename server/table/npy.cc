@@ -151,7 +151,7 @@ class HeaderParser {
       if (header->descr.has_value()) return twice();
       SkipBlanks();
       if (at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '(')) {
-        return absl::DataLossError("npy array has a structured dtype, wanted plain floats");
+        return absl::DataLossError("npy array has a structured dtype, wanted plain numbers");
       }
       absl::StatusOr<string_view> value = ParseString();
       if (!value.ok()) return value.status();
@@ -188,18 +188,26 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
 absl::Status SetDtype(string_view descr, RowLayout* layout) {
   if (descr.find('O') != string_view::npos) {
     return absl::DataLossError(absl::StrCat("npy dtype is ", Quoted(descr),
-                                            ": Python objects (a pickle), which are never executed; wanted floats"));
+                                            ": Python objects (a pickle), which are never executed; wanted numbers"));
   }
   const string_view type = descr.empty() ? descr : descr.substr(1);
   const std::optional<Dtype> dtype = type == "f4"   ? std::optional(Dtype::kF32)
                                      : type == "f2" ? std::optional(Dtype::kF16)
                                      : type == "f8" ? std::optional(Dtype::kF64)
+                                     : type == "i1" ? std::optional(Dtype::kI8)
+                                     : type == "u1" ? std::optional(Dtype::kU8)
                                                     : std::nullopt;
-  if (!dtype.has_value() || (descr[0] != '<' && descr[0] != '>')) {
-    // bfloat16 arrays (of ml_dtypes) lose their type in numpy.save.
-    const string_view hint = type == "V2" ? " (as bfloat16 is saved: use safetensors)" : "";
-    return absl::DataLossError(absl::StrCat("npy dtype is ", Quoted(descr), hint,
-                                            ", served are \"<f4\", \"<f2\", \"<f8\" and the same with \">\""));
+  // Single bytes have no order, which NumPy writes as "|".
+  const bool right_order =
+      dtype.has_value() && (DtypeSize(*dtype) == 1 ? descr[0] == '|' : descr[0] == '<' || descr[0] == '>');
+  if (!right_order) {
+    // Types of ml_dtypes lose their names in numpy.save.
+    const string_view hint = type == "V2"   ? " (as bfloat16 is saved: use safetensors)"
+                             : type == "V1" ? " (as 8-bit floats are saved: use safetensors)"
+                                            : "";
+    return absl::DataLossError(
+        absl::StrCat("npy dtype is ", Quoted(descr), hint,
+                     ", served are \"<f4\", \"<f2\", \"<f8\", the same with \">\", \"|i1\" and \"|u1\""));
   }
   layout->dtype = *dtype;
   layout->big_endian = descr[0] == '>';

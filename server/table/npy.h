@@ -1,6 +1,7 @@
 // NumPy .npy files, versions 1.0, 2.0 and 3.0 (https://numpy.org/neps/nep-0001-npy-format.html, numpy/lib/format.py).
 //
-// Read: float32, float16, float64 of rank 2 in C order, little-endian or big-endian (swapped while loading).
+// Read: float32, float16, float64, little-endian or big-endian (swapped while loading), int8 and uint8, of rank 2 in C
+// order.
 // Refused: Fortran order (numpy.ascontiguousarray makes C order), other ranks and types, objects, structured types,
 // native byte order "=" (NumPy never writes it), bytes after the array. The header is parsed by a small grammar and
 // never evaluated.

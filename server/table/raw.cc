@@ -6,7 +6,8 @@ namespace embedding {
 
 absl::StatusOr<RowLayout> ParseRaw(std::optional<Dtype> dtype, int64_t dim, uint64_t file_size,
                                    const TableLimits& limits) {
-  if (!dtype.has_value()) return absl::InvalidArgumentError("format raw needs dtype=F32, F16, BF16 or F64");
+  if (!dtype.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("format raw needs dtype=, one of ", kDtypeNames));
   if (dim < 1) return absl::InvalidArgumentError("format raw needs dim=, the width of a row in elements");
   if (absl::Status status = CheckTableSize(1, static_cast<uint64_t>(dim), limits); !status.ok()) return status;
   uint64_t row_bytes = 0;

@@ -206,7 +206,7 @@ std::string ListText(const std::vector<const SafetensorsTensor*>& tensors) {
   return text;
 }
 
-// What to list when no tensor was found: the 2-D float ones, or all if there are none.
+// What to list when no tensor was found: those that may be a table, or all if there are none.
 std::vector<const SafetensorsTensor*> Candidates(const std::vector<SafetensorsTensor>& tensors) {
   std::vector<const SafetensorsTensor*> fitting, all;
   for (const SafetensorsTensor& tensor : tensors) {
@@ -214,6 +214,16 @@ std::vector<const SafetensorsTensor*> Candidates(const std::vector<SafetensorsTe
     if (MayBeTable(tensor)) fitting.push_back(&tensor);
   }
   return fitting.empty() ? all : fitting;
+}
+
+// Which of the candidates may be meant when none is named: without those of 8 bits, unless there are no others.
+std::vector<const SafetensorsTensor*> WithoutBytesBesideFloats(
+    const std::vector<const SafetensorsTensor*>& candidates) {
+  std::vector<const SafetensorsTensor*> floats;
+  for (const SafetensorsTensor* tensor : candidates) {
+    if (MayBeTable(*tensor) && DtypeSize(*DtypeFromName(tensor->dtype)) > 1) floats.push_back(tensor);
+  }
+  return floats.empty() ? candidates : floats;
 }
 
 }  // namespace
@@ -319,8 +329,7 @@ absl::StatusOr<size_t> FindTable(const std::vector<SafetensorsTensor>& tensors, 
     }
     table = &*found;
     if (!DtypeFromName(table->dtype).has_value()) {
-      return TensorError(name,
-                         absl::StrCat("has dtype ", EscapedText(table->dtype, 40), ", served are F32, F16, BF16, F64"));
+      return TensorError(name, absl::StrCat("has dtype ", EscapedText(table->dtype, 40), ", served are ", kDtypeNames));
     }
     if (table->shape.size() != 2) {
       return TensorError(name, absl::StrCat("has rank ", table->shape.size(), ", shape ", ShapeText(table->shape),
@@ -330,13 +339,14 @@ absl::StatusOr<size_t> FindTable(const std::vector<SafetensorsTensor>& tensors, 
     if (candidates.empty()) return absl::DataLossError("file has no tensors");
     if (!MayBeTable(*candidates.front())) {
       return absl::DataLossError(
-          absl::StrCat("file has no 2-D tensor of F32, F16, BF16 or F64, it has ", ListText(candidates)));
+          absl::StrCat("file has no 2-D tensor of ", kDtypeNames, ", it has ", ListText(candidates)));
     }
-    if (candidates.size() > 1) {
-      return absl::DataLossError(absl::StrCat("file has ", candidates.size(),
-                                              " 2-D float tensors, name one with tensor=: ", ListText(candidates)));
+    const std::vector<const SafetensorsTensor*> meant = WithoutBytesBesideFloats(candidates);
+    if (meant.size() > 1) {
+      return absl::DataLossError(absl::StrCat(
+          "file has ", meant.size(), " 2-D tensors that may be the table, name one with tensor=: ", ListText(meant)));
     }
-    table = candidates.front();
+    table = meant.front();
   }
   return static_cast<size_t>(table - tensors.data());
 }

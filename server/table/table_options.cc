@@ -44,7 +44,7 @@ absl::Status SetFormat(string_view value, TableOptions* options) {
 
 absl::Status SetDtype(string_view value, TableOptions* options) {
   options->dtype = DtypeFromName(value);
-  return options->dtype.has_value() ? absl::OkStatus() : NotAllowed("dtype", value, "F32, F16, BF16, F64");
+  return options->dtype.has_value() ? absl::OkStatus() : NotAllowed("dtype", value, kDtypeNames);
 }
 
 absl::Status SetDim(string_view value, TableOptions* options) {
@@ -170,7 +170,7 @@ absl::Status CheckTogether(const TableOptions& options) {
     return Refused(absl::StrCat("table option vocab= is not for format=", format, ", whose files hold their keys"));
   }
   if (options.format == TableFormat::kRaw && !options.dtype.has_value()) {
-    return Refused("table option format=raw needs dtype=F32, F16, BF16 or F64");
+    return Refused(absl::StrCat("table option format=raw needs dtype=, one of ", kDtypeNames));
   }
   if (options.format == TableFormat::kRaw && options.dim == 0) {
     return Refused("table option format=raw needs dim=, the width of a row in elements");

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "tests/testing/byte_codes.h"
+
 namespace embedding::client {
 namespace {
 
@@ -44,6 +46,21 @@ TEST(TensorTest, WidensBfloat16AsTheUpperHalf) {
 TEST(TensorTest, KeepsTheBitsOfFloats) {
   EXPECT_THAT((Tensor{Dtype::kF32, {2}, Words({0x999a, 0x3fd9, 0x0001, 0x0000})}.ToFloats()),
               ElementsAre(1.7f, std::bit_cast<float>(1u)));
+}
+
+TEST(TensorTest, WidensEvery8BitCodeAsNumpyAndMlDtypesDo) {
+  std::string bytes;
+  for (int code = 0; code < 256; ++code) bytes.push_back(static_cast<char>(code));
+  for (const embedding::testing::ByteCodes& codes : embedding::testing::kByteCodes) {
+    const Dtype dtype = static_cast<Dtype>(5 + (&codes - embedding::testing::kByteCodes));
+    EXPECT_STREQ(DtypeName(dtype), codes.dtype);
+    EXPECT_EQ(DtypeSize(dtype), 1u);
+    const std::vector<float> floats = Tensor{dtype, {16, 16}, bytes}.ToFloats();
+    ASSERT_EQ(floats.size(), 256u);
+    for (size_t code = 0; code < 256; ++code) {
+      EXPECT_TRUE(embedding::testing::IsCode(floats[code], codes, code)) << codes.dtype << " " << code;
+    }
+  }
 }
 
 TEST(TensorTest, GivesNothingForTypesThatNoAnswerHolds) {

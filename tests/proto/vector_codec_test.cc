@@ -38,6 +38,9 @@ TEST(VectorCodecTest, SizesOfDtypes) {
   EXPECT_EQ(WireDtypeSize(v1::DTYPE_F64), 8u);
   EXPECT_EQ(WireDtypeSize(v1::DTYPE_I32), 4u);
   EXPECT_EQ(WireDtypeSize(v1::DTYPE_I64), 8u);
+  for (const v1::Dtype of_bytes : {v1::DTYPE_I8, v1::DTYPE_U8, v1::DTYPE_F8_E4M3, v1::DTYPE_F8_E5M2}) {
+    EXPECT_EQ(WireDtypeSize(of_bytes), 1u);
+  }
   EXPECT_EQ(WireDtypeSize(v1::DTYPE_UNSPECIFIED), 0u);
   EXPECT_EQ(WireDtypeSize(static_cast<v1::Dtype>(77)), 0u);
 }

@@ -209,8 +209,9 @@ TEST(SelectTableTest, SeveralCandidatesAreListedAtMostTen) {
   for (int i = 0; i < 12; ++i) tensors.push_back({"layer." + std::to_string(i), "F32", {4, 2}, 0, 32});
   EXPECT_THAT(
       SelectTable(tensors, "", {}),
-      Fails(kDataLoss, AllOf(HasSubstr("12 2-D float tensors, name one with tensor=: \"layer.0\" F32 [4, 2], "),
-                             HasSubstr("\"layer.9\""), Not(HasSubstr("\"layer.10\"")), HasSubstr("and 2 more"))));
+      Fails(kDataLoss,
+            AllOf(HasSubstr("12 2-D tensors that may be the table, name one with tensor=: \"layer.0\" F32 [4, 2], "),
+                  HasSubstr("\"layer.9\""), Not(HasSubstr("\"layer.10\"")), HasSubstr("and 2 more"))));
   EXPECT_THAT(SelectTable(tensors, "layer.7", {}), Succeeds());
 }
 
@@ -222,14 +223,41 @@ TEST(SelectTableTest, ANameThatDoesNotExistIsAnsweredByTheCandidates) {
 
 TEST(SelectTableTest, NoCandidateAtAllIsSaid) {
   EXPECT_THAT(SelectTable({}, "", {}), Fails(kDataLoss, "file has no tensors"));
-  EXPECT_THAT(SelectTable(Some({{"b", "I64", {3, 2}, 0, 48}}), "", {}),
-              Fails(kDataLoss, "file has no 2-D tensor of F32, F16, BF16 or F64, it has \"b\" I64 [3, 2]"));
+  EXPECT_THAT(
+      SelectTable(Some({{"b", "I64", {3, 2}, 0, 48}}), "", {}),
+      Fails(kDataLoss,
+            "file has no 2-D tensor of F32, F16, BF16, F64, I8, U8, F8_E4M3, F8_E5M2, it has \"b\" I64 [3, 2]"));
 }
 
-TEST(SelectTableTest, ANamedTensorMustBeAFloatMatrix) {
-  for (const char* dtype : {"I64", "BOOL", "C64", "F8_E4M3", "Q1"}) {
+TEST(SelectTableTest, TheOnlyMatrixOfBytesIsTaken) {
+  const struct {
+    const char* name;
+    Dtype dtype;
+  } kCases[] = {{"I8", Dtype::kI8}, {"U8", Dtype::kU8}, {"F8_E4M3", Dtype::kF8E4M3}, {"F8_E5M2", Dtype::kF8E5M2}};
+  for (const auto& c : kCases) {
+    const auto layout = SelectTable(Some({{"scale", "F32", {5}, 0, 20}, {"e", c.name, {5, 3}, 20, 35}}), "", {});
+    ASSERT_THAT(layout, Succeeds());
+    EXPECT_EQ(layout->dtype, c.dtype);
+    EXPECT_EQ(layout->dim, 3);
+    EXPECT_EQ(layout->offset, 20u);
+  }
+}
+
+TEST(SelectTableTest, AMatrixOfBytesIsNotChosenOverOneOfFloatsButByItsName) {
+  const Tensors tensors = Some({{"e", "BF16", {5, 3}, 0, 30}, {"e.q", "I8", {5, 3}, 30, 45}});
+  EXPECT_EQ(SelectTable(tensors, "", {})->dtype, Dtype::kBF16);
+  EXPECT_EQ(SelectTable(tensors, "e.q", {})->dtype, Dtype::kI8);
+  EXPECT_THAT(SelectTable(tensors, "q", {}),
+              Fails(kDataLoss, "file has no tensor \"q\", it has \"e\" BF16 [5, 3], \"e.q\" I8 [5, 3]"));
+  EXPECT_THAT(SelectTable(Some({{"a", "U8", {5, 3}, 0, 15}, {"b", "I8", {5, 3}, 15, 30}}), "", {}),
+              Fails(kDataLoss, HasSubstr("2 2-D tensors that may be the table, name one with tensor=: \"a\" U8")));
+}
+
+TEST(SelectTableTest, ANamedTensorMustBeAMatrixOfAKnownDtype) {
+  for (const char* dtype : {"I64", "BOOL", "C64", "F8_E8M0", "Q1"}) {
     EXPECT_THAT(SelectTable(Some({{"e", dtype, {3, 2}, 0, 48}}), "e", {}),
-                Fails(kDataLoss, std::string("tensor \"e\" has dtype ") + dtype + ", served are F32, F16, BF16, F64"));
+                Fails(kDataLoss, std::string("tensor \"e\" has dtype ") + dtype +
+                                     ", served are F32, F16, BF16, F64, I8, U8, F8_E4M3, F8_E5M2"));
   }
   EXPECT_THAT(SelectTable(Some({{"e", "F32", {6}, 0, 24}}), "e", {}),
               Fails(kDataLoss, "tensor \"e\" has rank 1, shape [6], a table has rank 2"));

@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,format=hdf5",
                     "format=hdf5: allowed are safetensors, npy, fbin, word2vec, word2vec-text, glove, raw"},
         RefusedCase{"t=x,format=auto", "format=auto: allowed are"},
-        RefusedCase{"t=x,dtype=f32", "dtype=f32: allowed are F32, F16, BF16, F64"},
+        RefusedCase{"t=x,dtype=f32", "dtype=f32: allowed are F32, F16, BF16, F64, I8, U8, F8_E4M3, F8_E5M2"},
         RefusedCase{"t=x,dim=0", "dim=0: allowed are integers from 1"}, RefusedCase{"t=x,dim=-3", "dim=-3"},
         RefusedCase{"t=x,dim=3x", "dim=3x"}, RefusedCase{"t=x,dim=+3", "dim=+3"}, RefusedCase{"t=x,dim=1e3", "dim=1e3"},
         RefusedCase{"t=x,dim= 3", "dim= 3"}, RefusedCase{"t=x,dim=99999999999999999999", "dim=99999999999999999999"},
