@@ -170,7 +170,7 @@ struct TableInfo {
   Metric metric = Metric::kTableDefault;     // what kTableDefault means for this table
   bool has_keys = false;
   std::string fingerprint;
-  std::string format;       // of the file: safetensors, npy, fbin, word2vec, ...
+  std::string format;       // of the file: what format= of the server's --table names
   double load_seconds = 0;  // that reading and checking the files took
   std::chrono::system_clock::time_point loaded_at;
   int64_t zero_rows = 0;        // whose elements are all 0

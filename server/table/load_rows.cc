@@ -57,15 +57,16 @@ class Loader {
   void RunLane() {
     RowCheck check(ElementTypeOf(dtype_), layout_.dim);
     BlockHasher hasher;
-    std::vector<double> doubles;  // a piece of F64 before it is narrowed
-    for (;;) {
+    Scratch scratch;
+    // A block once taken is loaded although another one failed: the lowest bad row is named whichever lane was first.
+    while (!failed_.load(std::memory_order_relaxed)) {
       const size_t block = next_block_.fetch_add(1, std::memory_order_relaxed);
-      if (block >= digests_.size() || failed_.load(std::memory_order_relaxed)) break;
+      if (block >= digests_.size()) break;
       if (progress_.stopped()) {
         Fail(absl::CancelledError("the load was stopped"));
         break;
       }
-      if (!LoadBlock(block, &check, &hasher, &doubles)) break;
+      if (!LoadBlock(block, &check, &hasher, &scratch)) break;
     }
     MutexLock lock(&mutex_);
     check_.Merge(check);
@@ -74,6 +75,9 @@ class Loader {
   // After all lanes have ended.
   absl::StatusOr<LoadedRows> Finish(std::shared_ptr<const std::byte> bytes, bool allow_non_finite) {
     MutexLock lock(&mutex_);
+    if (other_width_.has_value()) {
+      return absl::DataLossError(OtherWidthText(other_width_->row, other_width_->width, layout_.dim));
+    }
     if (!error_.ok()) return error_;
     if (overflow_.has_value()) {
       return absl::DataLossError(
@@ -97,15 +101,26 @@ class Loader {
     double value = 0;
   };
 
-  // False if the file could not be read: there is no point in going on.
-  bool LoadBlock(size_t block, RowCheck* check, BlockHasher* hasher, std::vector<double>* doubles) {
+  struct OtherWidth {
+    uint64_t row = 0;
+    int32_t width = 0;
+  };
+
+  // Memory that a lane uses again for each piece.
+  struct Scratch {
+    std::vector<double> doubles;         // F64 before it is narrowed
+    std::vector<std::byte> with_widths;  // rows with the width before each
+  };
+
+  // False if the file could not be read or is no table: there is no point in going on.
+  bool LoadBlock(size_t block, RowCheck* check, BlockHasher* hasher, Scratch* scratch) {
     const size_t begin = block * kFingerprintBlockBytes;
     const size_t end = std::min(total_bytes_, begin + kFingerprintBlockBytes);
     hasher->Reset();
     size_t next_row = (begin + row_bytes_ - 1) / row_bytes_;  // the first that begins in this block
     for (size_t at = begin; at < end;) {
       const size_t piece = std::min(kPieceBytes, end - at);
-      if (absl::Status status = ReadPiece(at, piece, doubles); !status.ok()) {
+      if (absl::Status status = ReadPiece(at, piece, scratch); !status.ok()) {
         Fail(std::move(status));
         return false;
       }
@@ -125,21 +140,51 @@ class Loader {
 
   // Fills memory bytes [at, at + size). Pieces begin and end between elements: every size here is a multiple of 8 but
   // the last.
-  absl::Status ReadPiece(size_t at, size_t size, std::vector<double>* doubles) {
+  absl::Status ReadPiece(size_t at, size_t size, Scratch* scratch) {
     if (file_ == nullptr) return absl::OkStatus();
+    if (layout_.has_row_widths) return ReadRowsWithWidths(at, size, &scratch->with_widths);
     const size_t count = size / element_bytes_;
     const size_t file_element_bytes = DtypeSize(layout_.dtype);
     const uint64_t offset = layout_.offset + at / element_bytes_ * file_element_bytes;
     std::byte* to = rows_ + at;
     if (layout_.dtype == Dtype::kF64) {
-      doubles->resize(count);
-      to = reinterpret_cast<std::byte*>(doubles->data());
+      scratch->doubles.resize(count);
+      to = reinterpret_cast<std::byte*>(scratch->doubles.data());
     }
     if (absl::Status status = file_->ReadAt(offset, count * file_element_bytes, to); !status.ok()) return status;
     if (layout_.big_endian) SwapBytes(to, count, file_element_bytes);
     if (layout_.dtype == Dtype::kF64) {
-      const size_t first = NarrowF64ToF32(doubles->data(), count, reinterpret_cast<float*>(rows_ + at));
-      if (first < count) NoteOverflow(static_cast<int64_t>(at / element_bytes_ + first), (*doubles)[first]);
+      const size_t first = NarrowF64ToF32(scratch->doubles.data(), count, reinterpret_cast<float*>(rows_ + at));
+      if (first < count) NoteOverflow(static_cast<int64_t>(at / element_bytes_ + first), scratch->doubles[first]);
+    }
+    return absl::OkStatus();
+  }
+
+  // Where byte `at` of the memory lies in a file whose rows are preceded by their widths.
+  uint64_t InFileWithWidths(size_t at) const {
+    return layout_.offset + at / row_bytes_ * (row_bytes_ + kVecsWidthBytes) + kVecsWidthBytes + at % row_bytes_;
+  }
+
+  // As ReadPiece. The width of a row is read with the row's first byte, so each is seen once.
+  absl::Status ReadRowsWithWidths(size_t at, size_t size, std::vector<std::byte>* with_widths) {
+    const bool begins_a_row = at % row_bytes_ == 0;
+    const uint64_t begin = InFileWithWidths(at) - (begins_a_row ? kVecsWidthBytes : 0);
+    with_widths->resize(InFileWithWidths(at + size - 1) + 1 - begin);
+    if (absl::Status status = file_->ReadAt(begin, with_widths->size(), with_widths->data()); !status.ok()) {
+      return status;
+    }
+    const std::byte* from = with_widths->data();
+    for (const size_t end = at + size; at < end;) {
+      if (at % row_bytes_ == 0) {
+        int32_t width = 0;
+        std::memcpy(&width, from, sizeof(width));
+        from += kVecsWidthBytes;
+        if (width != layout_.dim) return NoteOtherWidth(at / row_bytes_, width);
+      }
+      const size_t count = std::min(end - at, row_bytes_ - at % row_bytes_);
+      std::memcpy(rows_ + at, from, count);
+      from += count;
+      at += count;
     }
     return absl::OkStatus();
   }
@@ -167,6 +212,12 @@ class Loader {
     if (!overflow_.has_value() || element < overflow_->element) overflow_ = Overflow{element, value};
   }
 
+  absl::Status NoteOtherWidth(uint64_t row, int32_t width) {
+    MutexLock lock(&mutex_);
+    if (!other_width_.has_value() || row < other_width_->row) other_width_ = OtherWidth{row, width};
+    return absl::DataLossError("a row has another width");  // Finish names the first one
+  }
+
   void Report(size_t bytes) {
     MutexLock lock(&mutex_);
     done_bytes_ += static_cast<int64_t>(bytes);
@@ -188,6 +239,7 @@ class Loader {
   RowCheck check_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   std::optional<Overflow> overflow_ ABSL_GUARDED_BY(mutex_);
+  std::optional<OtherWidth> other_width_ ABSL_GUARDED_BY(mutex_);
   int64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
@@ -206,11 +258,15 @@ absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& lay
   uint64_t file_bytes = 0;
   if (!RowBytesInFile(static_cast<uint64_t>(layout.num_rows), static_cast<uint64_t>(layout.dim), layout.dtype,
                       &file_bytes) ||
+      (layout.has_row_widths &&
+       __builtin_add_overflow(file_bytes, kVecsWidthBytes * static_cast<uint64_t>(layout.num_rows), &file_bytes)) ||
       layout.offset > file.size() || file_bytes > file.size() - layout.offset) {
     return absl::DataLossError(absl::StrCat("file ends at byte ", file.size(), ", its rows begin at byte ",
                                             layout.offset, " and need ", file_bytes));
   }
-  const uint64_t memory_bytes = layout.dtype == Dtype::kF64 ? file_bytes / 2 : file_bytes;
+  const size_t memory_element_bytes = layout.dtype == Dtype::kF64 ? sizeof(float) : DtypeSize(layout.dtype);
+  const uint64_t memory_bytes =
+      static_cast<uint64_t>(layout.num_rows) * static_cast<uint64_t>(layout.dim) * memory_element_bytes;
   absl::StatusOr<std::shared_ptr<std::byte>> memory = AllocatePrivate(memory_bytes);
   if (!memory.ok()) return memory.status();
   Loader loader(&file, layout, memory->get(), progress);

@@ -25,8 +25,9 @@ struct LoadedRows {
 };
 
 // Reads on all threads of the pool (not from one of its workers). The layout must lie inside the file.
-// DATA_LOSS: a read error, the file became shorter, an F64 value beyond F32's range, or, unless allow_non_finite, a NaN
-// or an infinity (first row and column, and how many values there are). RESOURCE_EXHAUSTED: no memory for the rows.
+// DATA_LOSS: a read error, the file became shorter, a row whose own width (layout.has_row_widths) is not dim, an F64
+// value beyond F32's range, or, unless allow_non_finite, a NaN or an infinity (first row and column, and how many
+// values there are). RESOURCE_EXHAUSTED: no memory for the rows.
 // CANCELLED: stopped.
 absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& layout, bool allow_non_finite,
                                     WorkerPool& pool, const LoadProgress& progress);

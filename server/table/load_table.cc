@@ -52,7 +52,10 @@ bool IsIndex(string_view path) { return absl::EndsWithIgnoreCase(path, ".index.j
 TableFormat FormatOfExtension(string_view path) {
   if (absl::EndsWithIgnoreCase(path, ".safetensors") || IsIndex(path)) return TableFormat::kSafetensors;
   if (absl::EndsWithIgnoreCase(path, ".npy")) return TableFormat::kNpy;
-  if (absl::EndsWithIgnoreCase(path, ".fbin")) return TableFormat::kFbin;
+  for (const TableFormat format : {TableFormat::kFbin, TableFormat::kF16bin, TableFormat::kU8bin, TableFormat::kI8bin,
+                                   TableFormat::kFvecs, TableFormat::kBvecs}) {
+    if (absl::EndsWithIgnoreCase(path, absl::StrCat(".", TableFormatName(format)))) return format;
+  }
   if (absl::EndsWithIgnoreCase(path, ".raw")) return TableFormat::kRaw;
   // Both kinds of text bear both names. One with a header is known by it; the other reader says what is wrong.
   if (absl::EndsWithIgnoreCase(path, ".txt") || absl::EndsWithIgnoreCase(path, ".vec")) return TableFormat::kGlove;
@@ -61,10 +64,17 @@ TableFormat FormatOfExtension(string_view path) {
 
 // The format to read: by the file's magic, then by its extension, then raw if only raw could need the options given. A
 // file that is something else than was asked for is named as what it is.
-absl::StatusOr<TableFormat> DecideFormat(const TableOptions& options, const Sniffed& sniffed, uint64_t file_size) {
+absl::StatusOr<TableFormat> DecideFormat(const TableOptions& options, const Sniffed& sniffed, string_view head,
+                                         uint64_t file_size) {
   const bool says_raw = options.dtype.has_value() && options.dim > 0;
   TableFormat wanted = options.format != TableFormat::kAuto ? options.format : FormatOfExtension(options.path);
   const TableFormat found = FormatOf(sniffed.kind);
+  // Formats without a magic: the numbers decide, and ParseVecs knows best what else they may mean.
+  if (IsVecsFormat(wanted) && (IsVecsFormat(found) || !sniffed.certain) &&
+      (IsVecsFormat(found) || sniffed.kind == FileKind::kUnknown || sniffed.kind == FileKind::kFvecs ||
+       sniffed.kind == FileKind::kBvecs || FitsVecsFormat(wanted, head, file_size))) {
+    return wanted;
+  }
   if (options.format == TableFormat::kAuto) {
     if (found != TableFormat::kAuto) {
       wanted = found;
@@ -88,9 +98,8 @@ absl::StatusOr<TableFormat> DecideFormat(const TableOptions& options, const Snif
   if (wanted == TableFormat::kAuto) {
     return absl::DataLossError(
         absl::StrCat("format not recognised by the first bytes or the extension; give format=safetensors, npy, fbin, "
-                     "word2vec, word2vec-text, "
-                     "glove, or raw with "
-                     "dtype= and dim= (the file has ",
+                     "f16bin, u8bin, i8bin, fvecs, bvecs, word2vec, word2vec-text, glove, or raw with dtype= and dim= "
+                     "(the file has ",
                      file_size, " bytes)"));
   }
   return wanted;
@@ -169,7 +178,12 @@ absl::StatusOr<RowLayout> ReadLayout(const SourceFile& file, string_view head, T
       return ParseNpy(*whole_head, file.size(), limits);
     }
     case TableFormat::kFbin:
-      return ParseFbin(head, file.size(), limits);
+    case TableFormat::kF16bin:
+    case TableFormat::kU8bin:
+    case TableFormat::kI8bin:
+    case TableFormat::kFvecs:
+    case TableFormat::kBvecs:
+      return ParseVecs(format, head, file.size(), limits);
     default:
       break;
   }
@@ -273,7 +287,7 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
   absl::StatusOr<std::string> head = ReadHead(*file, kSniffBytes);
   if (!head.ok()) return with_path(head.status());
   const Sniffed sniffed = SniffFile(*head, file->size());
-  absl::StatusOr<TableFormat> format = DecideFormat(options, sniffed, file->size());
+  absl::StatusOr<TableFormat> format = DecideFormat(options, sniffed, *head, file->size());
   if (!format.ok()) return with_path(format.status());
   if (absl::Status status = CheckOptions(options, *format); !status.ok()) return with_path(status);
 

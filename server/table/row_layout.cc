@@ -14,6 +14,11 @@ absl::Status CheckTableSize(uint64_t num_rows, uint64_t dim, const TableLimits& 
                                           " (--max-dim)"));
 }
 
+std::string OtherWidthText(uint64_t row, int32_t width, int64_t dim) {
+  return absl::StrCat("row ", row, " begins with the width ", width, ", row 0 with ", dim,
+                      ": all rows of a table have one width");
+}
+
 bool RowBytesInFile(uint64_t num_rows, uint64_t dim, Dtype dtype, uint64_t* bytes) {
   uint64_t elements = 0;
   return !__builtin_mul_overflow(num_rows, dim, &elements) &&

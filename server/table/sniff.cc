@@ -115,7 +115,7 @@ Sniffed SniffFile(string_view head, uint64_t file_size) {
   if (LooksLikeSafetensors(head)) return {FileKind::kSafetensors, true};
   if (absl::StartsWith(head, "\x89HDF\r\n\x1a\n")) return {FileKind::kHdf5, true};
   // Before the short magics: the size of a good .fbin agrees with its first 8 bytes, which chance does not do.
-  if (FbinSizeAgrees(head, file_size)) return {FileKind::kFbin, true};
+  if (FitsVecsFormat(TableFormat::kFbin, head, file_size)) return {FileKind::kFbin, true};
   if (absl::StartsWith(head, "GGUF")) {
     const unsigned version = ByteAt(head, 4);
     return {FileKind::kGguf, version >= 1 && version <= 9 && ByteAt(head, 5) == 0 && ByteAt(head, 6) == 0};
@@ -131,7 +131,8 @@ Sniffed SniffFile(string_view head, uint64_t file_size) {
   if (absl::StartsWith(head, "\x1f\x8b\x08")) return {FileKind::kGzip, false};
   if (LooksLikePickle(head)) return {FileKind::kPickle, false};
   if (const FileKind kind = KindOfVectors(head, file_size); kind != FileKind::kUnknown) return {kind, true};
-  if (LooksLikeFvecs(head, file_size)) return {FileKind::kFvecs, false};
+  if (LooksLikeVecs(TableFormat::kFvecs, head, file_size)) return {FileKind::kFvecs, false};
+  if (LooksLikeVecs(TableFormat::kBvecs, head, file_size)) return {FileKind::kBvecs, false};
   return {};
 }
 
@@ -176,7 +177,9 @@ string_view Description(FileKind kind) {
     case FileKind::kParquet:
       return "a Parquet file: save the table as safetensors";
     case FileKind::kFvecs:
-      return "an .fvecs file (each row begins with its width): convert it to .fbin or .npy";
+      return "an .fvecs file (each row begins with its width): give format=fvecs or name it so";
+    case FileKind::kBvecs:
+      return "a .bvecs file (each row begins with its width): give format=bvecs or name it so";
     case FileKind::kJson:
       return "JSON, not a table: a vocabulary goes behind vocab=, the index of a safetensors set has a weight_map";
     case FileKind::kFastText:

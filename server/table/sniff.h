@@ -29,9 +29,11 @@ enum class FileKind : uint8_t {
   kGguf,
   kHdf5,
   kParquet,
-  kFvecs,
   kFastText,
   kJson,
+  // Read where the extension or format= names them: they have no magic.
+  kFvecs,
+  kBvecs,
 };
 
 // Bytes from the start of a file that SniffFile wants to see, where there are so many.

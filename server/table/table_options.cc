@@ -20,6 +20,12 @@ using absl::string_view;
 
 constexpr size_t kMaxNameBytes = 64;
 
+// What format= may name.
+constexpr TableFormat kFormats[] = {TableFormat::kSafetensors,  TableFormat::kNpy,   TableFormat::kFbin,
+                                    TableFormat::kF16bin,       TableFormat::kU8bin, TableFormat::kI8bin,
+                                    TableFormat::kFvecs,        TableFormat::kBvecs, TableFormat::kWord2vec,
+                                    TableFormat::kWord2vecText, TableFormat::kGlove, TableFormat::kRaw};
+
 absl::Status Refused(string_view what) { return absl::InvalidArgumentError(what); }
 
 absl::Status NotAllowed(string_view key, string_view value, string_view allowed) {
@@ -32,14 +38,14 @@ absl::Status SetTensor(string_view value, TableOptions* options) {
 }
 
 absl::Status SetFormat(string_view value, TableOptions* options) {
-  for (const TableFormat format :
-       {TableFormat::kSafetensors, TableFormat::kNpy, TableFormat::kFbin, TableFormat::kWord2vec,
-        TableFormat::kWord2vecText, TableFormat::kGlove, TableFormat::kRaw}) {
+  for (const TableFormat format : kFormats) {
     if (value != TableFormatName(format)) continue;
     options->format = format;
     return absl::OkStatus();
   }
-  return NotAllowed("format", value, "safetensors, npy, fbin, word2vec, word2vec-text, glove, raw");
+  return NotAllowed("format", value, absl::StrJoin(kFormats, ", ", [](std::string* out, TableFormat format) {
+                      absl::StrAppend(out, TableFormatName(format));
+                    }));
 }
 
 absl::Status SetDtype(string_view value, TableOptions* options) {
@@ -190,6 +196,16 @@ string_view TableFormatName(TableFormat format) {
       return "npy";
     case TableFormat::kFbin:
       return "fbin";
+    case TableFormat::kF16bin:
+      return "f16bin";
+    case TableFormat::kU8bin:
+      return "u8bin";
+    case TableFormat::kI8bin:
+      return "i8bin";
+    case TableFormat::kFvecs:
+      return "fvecs";
+    case TableFormat::kBvecs:
+      return "bvecs";
     case TableFormat::kWord2vec:
       return "word2vec";
     case TableFormat::kWord2vecText:

@@ -15,9 +15,24 @@
 namespace embedding {
 
 // How a file is laid out; kAuto: told by magic, then by extension.
-enum class TableFormat : uint8_t { kAuto, kSafetensors, kNpy, kFbin, kWord2vec, kWord2vecText, kGlove, kRaw };
+enum class TableFormat : uint8_t {
+  kAuto,
+  kSafetensors,
+  kNpy,
+  kFbin,
+  kF16bin,
+  kU8bin,
+  kI8bin,
+  kFvecs,
+  kBvecs,
+  kWord2vec,
+  kWord2vecText,
+  kGlove,
+  kRaw
+};
 
-// "safetensors", "npy", "fbin", "word2vec", "word2vec-text", "glove", "raw"; "auto" for kAuto.
+// "safetensors", "npy", "fbin", "f16bin", "u8bin", "i8bin", "fvecs", "bvecs", "word2vec", "word2vec-text", "glove",
+// "raw"; "auto" for kAuto.
 absl::string_view TableFormatName(TableFormat format);
 
 // Whether files of the format hold a key for each row, so that there is no vocab= beside them.

@@ -11,8 +11,8 @@
 namespace embedding::client {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 std::string Words(std::initializer_list<uint16_t> words) {
   std::string bytes;

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "server/search/neighbour.h"
@@ -78,25 +80,32 @@ uint8_t RandomByte(ElementType type, Random& random) {
   }
 }
 
+// The finite values of an 8-bit type with their codes, ascending; of equal ones (+0 and -0) the first code.
+inline std::vector<std::pair<double, uint8_t>> SortedCodes(ElementType type) {
+  std::vector<std::pair<double, uint8_t>> codes;
+  for (int code = 0; code < 256; ++code) {
+    const auto byte = static_cast<uint8_t>(code);
+    const double value = ReferenceElement(type, &byte, 0);
+    if (std::isfinite(value) && !(value == 0 && std::signbit(value))) codes.emplace_back(value, byte);
+  }
+  std::sort(codes.begin(), codes.end());
+  return codes;
+}
+
 // The code of an 8-bit type nearest to x; what is out of range becomes the largest finite value, NaN a zero where the
 // type has none.
 inline uint8_t NearestByte(ElementType type, float x) {
   const bool is_integer = type == ElementType::kI8 || type == ElementType::kU8;
   if (std::isnan(x)) return is_integer ? 0 : 0x7f;
-  uint8_t nearest = 0;
-  double best = INFINITY;
-  for (int code = 0; code < 256; ++code) {
-    const auto byte = static_cast<uint8_t>(code);
-    const double value = ReferenceElement(type, &byte, 0);
-    if (!std::isfinite(value)) continue;
-    // Infinity is as far from everything: the largest value is the nearest.
-    const double distance = std::isinf(x) ? -value * (x > 0 ? 1 : -1) : std::abs(value - double{x});
-    if (distance < best) {
-      best = distance;
-      nearest = byte;
-    }
-  }
-  return nearest;
+  static const std::vector<std::pair<double, uint8_t>> kSorted[] = {
+      SortedCodes(ElementType::kI8), SortedCodes(ElementType::kU8), SortedCodes(ElementType::kF8E4M3),
+      SortedCodes(ElementType::kF8E5M2)};
+  const auto& codes = kSorted[static_cast<int>(type) - static_cast<int>(ElementType::kI8)];
+  const auto above = std::lower_bound(codes.begin(), codes.end(), std::pair(double{x}, uint8_t{0}));
+  if (above == codes.end()) return codes.back().second;
+  if (above == codes.begin()) return codes.front().second;
+  const auto below = std::prev(above);
+  return x - below->first < above->first - x ? below->second : above->second;
 }
 
 inline std::vector<double> ReferenceElements(VectorView view, int64_t dim) {

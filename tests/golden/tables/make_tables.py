@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the golden tables beside this script, by the formats' own libraries.
 
-Made with Python 3.11, numpy 1.26.4, safetensors 0.5.3, xxhash 4.1.0 (PyPI), seed 20261129:
-    pip install numpy==1.26.4 safetensors==0.5.3 xxhash==4.1.0 && python3 make_tables.py
+Made with Python 3.11, numpy 1.26.4, ml_dtypes 0.5.4, safetensors 0.5.3, xxhash 4.1.0 (PyPI), seed 20261129:
+    pip install numpy==1.26.4 ml_dtypes==0.5.4 safetensors==0.5.3 xxhash==4.1.0 && python3 make_tables.py
 
 expected.tsv has one line per table that loads: file, table options, V, d, dtype in memory, dtype in the file, the rows in
 memory as hex, the fingerprint. Fingerprints are XXH3-128 by the xxhash package, which wraps the reference C library.
@@ -12,6 +12,7 @@ refused.tsv has one line per file that numpy writes and the server refuses: file
 import pathlib
 import struct
 
+import ml_dtypes
 import numpy
 import safetensors
 import xxhash
@@ -51,6 +52,24 @@ def main():
     rows = {"F32": f32, "F16": f16, "BF16": bf16, "F64": f64.astype("<f8")}
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
     in_memory = {"F32": "F32", "F16": "F16", "BF16": "BF16", "F64": "F32"}
+
+    # 8 bits: integers of 40 times the value, floats rounded by ml_dtypes. Row 4 holds their extremes.
+    small = numpy.where(numpy.abs(f64) < 100, f64, 0)
+    for name, safetensors_name, dtype, scale, extremes in [
+        ("I8", "int8", numpy.int8, 40, [-128, 127, -1, 1, 0]),
+        ("U8", "uint8", numpy.uint8, 40, [255, 128, 127, 1, 0]),
+        ("F8_E4M3", "float8_e4m3fn", ml_dtypes.float8_e4m3fn, 1, [-0.0, 2**-9, -7 * 2**-9, 448, -448]),
+        ("F8_E5M2", "float8_e5m2", ml_dtypes.float8_e5m2, 1, [-0.0, 2**-16, -3 * 2**-16, 57344, -57344]),
+    ]:
+        values = small * scale
+        if scale != 1:
+            values = numpy.clip(numpy.rint(values), *(-128, 127) if name == "I8" else (0, 255))
+        values[3] = 0
+        values[4] = extremes
+        rows[name] = values.astype(dtype)
+        assert (rows[name][4].astype("f8") == extremes).all()
+        names[name] = safetensors_name
+        in_memory[name] = name
 
     expected, refused = [], []
 
@@ -96,6 +115,8 @@ def main():
         ("f8-big-endian.npy", f64.astype(">f8"), (1, 0), "F64"),
         ("f4-v2.npy", f32, (2, 0), "F32"),
         ("f4-v3.npy", f32, (3, 0), "F32"),
+        ("i1.npy", rows["I8"], (1, 0), "I8"),
+        ("u1.npy", rows["U8"], (1, 0), "U8"),
     ]:
         with open(HERE / file, "wb") as out:
             numpy.lib.format.write_array(out, array, version=version)
@@ -105,6 +126,8 @@ def main():
         ("rank1.npy", f32[0], "rank 1, shape (5,)"),
         ("rank3.npy", f32.reshape(1, V, D), "rank 3, shape (1, 7, 5)"),
         ("int.npy", numpy.arange(6, dtype="<i4").reshape(2, 3), '"<i4"'),
+        ("e4m3.npy", rows["F8_E4M3"], '"<V1" (as 8-bit floats are saved: use safetensors)'),
+        ("bool.npy", numpy.array([[True, False]]), '"|b1"'),
         ("no-rows.npy", f32[:0], "table has 0 rows of width 5"),
         ("structured.npy", numpy.zeros((2, 3), [("a", "<f4")]), "structured"),
         ("objects.npy", numpy.array([[1, None]], dtype=object), "objects"),
@@ -112,8 +135,17 @@ def main():
         numpy.save(HERE / file, array, allow_pickle=True)
         refused.append((file, message))
 
-    (HERE / "table.fbin").write_bytes(struct.pack("<II", V, D) + f32.tobytes())
-    expect("table.fbin", "", "F32")
+    for extension, dtype in [("fbin", "F32"), ("f16bin", "F16"), ("u8bin", "U8"), ("i8bin", "I8")]:
+        (HERE / f"table.{extension}").write_bytes(struct.pack("<II", V, D) + rows[dtype].tobytes())
+        expect(f"table.{extension}", "", dtype)
+    for extension, dtype in [("fvecs", "F32"), ("bvecs", "U8")]:
+        with_widths = b"".join(struct.pack("<i", D) + row.tobytes() for row in rows[dtype])
+        (HERE / f"table.{extension}").write_bytes(with_widths)
+        expect(f"table.{extension}", "", dtype)
+    # A matrix of bytes beside one of floats.
+    (HERE / "quantised.safetensors").write_bytes(safetensors.serialize({"e": tensor("BF16"), "e.codes": tensor("I8")}))
+    expect("quantised.safetensors", "", "BF16")
+    expect("quantised.safetensors", "tensor=e.codes", "I8")
 
     # Over several blocks, rows across their borders; made by the test itself from the formula.
     count = 30011 * 100

@@ -1,8 +1,12 @@
 // Lookup as a caller sees it: shapes, dtypes, encodings, refusals with their whole messages.
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <numeric>
 
+#include "server/kernels/kernels.h"
 #include "tests/server/service/service_testing.h"
+#include "tests/testing/byte_codes.h"
 
 namespace embedding::testing {
 namespace {
@@ -164,6 +168,73 @@ TEST(LookupTest, WidensAndRoundsOnRequest) {
   ASSERT_EQ(services.Lookup(request, &response), absl::OkStatus());
   EXPECT_EQ(response.embeddings().dtype(), v1::DTYPE_BF16);
   EXPECT_EQ(response.embeddings().data(), RawBytes(std::vector<uint16_t>{0x3EAB, 0xC000}));
+}
+
+// All 256 codes of each 8-bit dtype, values by numpy and ml_dtypes.
+TEST(LookupTest, ServesBytesAsStoredAndWidensThemExactly) {
+  std::vector<uint8_t> codes(256);
+  std::iota(codes.begin(), codes.end(), uint8_t{0});
+  const struct {
+    Dtype dtype;
+    v1::Dtype wire;
+  } kCases[] = {{Dtype::kI8, v1::DTYPE_I8},
+                {Dtype::kU8, v1::DTYPE_U8},
+                {Dtype::kF8E4M3, v1::DTYPE_F8_E4M3},
+                {Dtype::kF8E5M2, v1::DTYPE_F8_E5M2}};
+  for (size_t i = 0; i < std::size(kCases); ++i) {
+    SCOPED_TRACE(testing::kByteCodes[i].dtype);
+    Services services(TablesOf(TableFromMemory("bytes", kCases[i].dtype, 16, 16, codes.data())));
+    v1::LookupRequest request;
+    for (int64_t id = 0; id < 16; ++id) request.mutable_rows()->mutable_ids()->add_values(id);
+    v1::LookupResponse response;
+    for (const v1::Dtype stored : {v1::DTYPE_UNSPECIFIED, kCases[i].wire}) {
+      request.set_output_dtype(stored);
+      ASSERT_EQ(services.Lookup(request, &response), absl::OkStatus());
+      EXPECT_EQ(response.embeddings().dtype(), kCases[i].wire);
+      EXPECT_EQ(response.embeddings().data(), RawBytes(codes));
+    }
+    std::vector<float> floats;
+    request.set_output_dtype(v1::DTYPE_F32);
+    ASSERT_EQ(services.Lookup(request, &response), absl::OkStatus());
+    floats = FloatsOf(response.embeddings());
+    request.set_encoding(v1::ENCODING_FLOATS);
+    ASSERT_EQ(services.Lookup(request, &response), absl::OkStatus());
+    EXPECT_EQ(response.embeddings().values_size(), 256);
+    request.set_encoding(v1::ENCODING_BYTES);
+    ASSERT_EQ(floats.size(), 256u);
+    for (size_t code = 0; code < 256; ++code) {
+      EXPECT_TRUE(testing::IsCode(floats[code], testing::kByteCodes[i], code)) << code;
+      if (std::isnan(floats[code])) continue;
+      EXPECT_EQ(response.embeddings().values(static_cast<int>(code)), floats[code]);
+    }
+    // Both hold every value of 8 bits exactly: BF16 has 8 significant bits, F16 the range of E5M2.
+    for (const v1::Dtype half : {v1::DTYPE_F16, v1::DTYPE_BF16}) {
+      request.set_output_dtype(half);
+      ASSERT_EQ(services.Lookup(request, &response), absl::OkStatus());
+      EXPECT_EQ(response.embeddings().dtype(), half);
+      std::vector<float> back(256);
+      WidenToF32(half == v1::DTYPE_F16 ? ElementType::kF16 : ElementType::kBF16, response.embeddings().data().data(),
+                 256, back.data());
+      for (size_t code = 0; code < 256; ++code) EXPECT_TRUE(testing::IsCode(back[code], testing::kByteCodes[i], code));
+    }
+  }
+}
+
+TEST(LookupTest, BytesThatTheTableDoesNotStoreAreRefused) {
+  Services services(TablesOf(ToyTable()));
+  v1::LookupRequest request;
+  request.mutable_rows()->mutable_ids()->add_values(0);
+  request.set_output_dtype(v1::DTYPE_I8);
+  v1::LookupResponse response;
+  const absl::Status status = services.Lookup(request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FieldOf(status), "output_dtype");
+  EXPECT_EQ(status.message(),
+            "output_dtype=DTYPE_I8, allowed for table \"toy\": DTYPE_UNSPECIFIED (0), DTYPE_F32 (1), DTYPE_F16 (2), "
+            "DTYPE_BF16 (3) and what it stores, DTYPE_F32");
+  request.set_encoding(v1::ENCODING_FLOATS);
+  EXPECT_EQ(services.Lookup(request, &response).message(),
+            "output_dtype=DTYPE_I8, allowed with ENCODING_FLOATS: DTYPE_UNSPECIFIED (0), DTYPE_F32 (1)");
 }
 
 TEST(LookupTest, ValueBeyondTheOutputDtypeNamesPositionRowColumnAndValue) {

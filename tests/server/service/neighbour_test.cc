@@ -54,6 +54,47 @@ TEST_F(NeighbourTest, RowsOfTheTableLeaveThemselvesOut) {
   EXPECT_EQ(response_.table().name(), "toy");
 }
 
+TEST_F(NeighbourTest, TablesOfBytesScoreTheValuesThatTheyStore) {
+  // Codes of 1, 0.5, -2 and 320 in E4M3 and the integers that the same bytes are; scores by hand.
+  const std::vector<uint8_t> codes = {0x38, 0x00, 0x30, 0x38, 0xc0, 0x7a};
+  const struct {
+    Dtype dtype;
+    v1::Dtype wire;
+    std::vector<float> values;
+  } kCases[] = {{Dtype::kF8E4M3, v1::DTYPE_F8_E4M3, {1, 0, .5f, 1, -2, 320}},
+                {Dtype::kF8E5M2, v1::DTYPE_F8_E5M2, {.5f, 0, .125f, .5f, -2, 49152}},
+                {Dtype::kI8, v1::DTYPE_I8, {56, 0, 48, 56, -64, 122}},
+                {Dtype::kU8, v1::DTYPE_U8, {56, 0, 48, 56, 192, 122}}};
+  for (const auto& c : kCases) {
+    Services services(TablesOf(TableFromMemory("bytes", c.dtype, 3, 2, codes.data())));
+    v1::NearestNeighbourRequest request = ByVectors(2, {1, 2}, 10, v1::METRIC_DOT);
+    request.set_return_vectors(true);
+    v1::NearestNeighbourResponse response;
+    ASSERT_EQ(services.Call("NearestNeighbour", request, &response), absl::OkStatus());
+    std::vector<std::pair<float, int64_t>> want;
+    for (int64_t row = 0; row < 3; ++row) {
+      want.emplace_back(-(c.values[static_cast<size_t>(2 * row)] + 2 * c.values[static_cast<size_t>(2 * row + 1)]),
+                        row);
+    }
+    std::sort(want.begin(), want.end());
+    const v1::Neighbours& found = response.results(0);
+    std::string stored;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto id = static_cast<size_t>(want[static_cast<size_t>(rank)].second);
+      EXPECT_EQ(found.ids(rank), static_cast<int64_t>(id));
+      EXPECT_EQ(found.scores(rank), -want[static_cast<size_t>(rank)].first);
+      stored += RawBytes(codes).substr(2 * id, 2);
+    }
+    EXPECT_EQ(found.vectors().dtype(), c.wire);
+    EXPECT_EQ(found.vectors().data(), stored);
+    request.set_encoding(v1::ENCODING_FLOATS);
+    ASSERT_EQ(services.Call("NearestNeighbour", request, &response), absl::OkStatus());
+    EXPECT_THAT(FloatsOf(response.results(0).vectors()).front(),
+                c.values[static_cast<size_t>(2 * response.results(0).ids(0))]);
+    EXPECT_EQ(response.results(0).vectors().dtype(), v1::DTYPE_F32);
+  }
+}
+
 TEST_F(NeighbourTest, IncludeInputsKeepsThem) {
   v1::NearestNeighbourRequest request = ByIds({0}, 2, v1::METRIC_DOT);
   request.set_include_inputs(true);

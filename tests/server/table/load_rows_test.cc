@@ -165,5 +165,50 @@ TEST_P(LoadRowsTest, NothingIsAllocatedForRowsThatTheFileDoesNotHold) {
               Fails(kDataLoss, HasSubstr("file ends at byte 8, its rows begin at byte 0 and need 562949953421312")));
 }
 
+// Rows of `dim` elements with their width before each.
+std::string WithWidths(const std::string& rows, int64_t dim, size_t row_bytes) {
+  std::string bytes;
+  for (size_t at = 0; at < rows.size(); at += row_bytes) {
+    bytes += Bytes<int32_t>({static_cast<int32_t>(dim)}) + rows.substr(at, row_bytes);
+  }
+  return bytes;
+}
+
+TEST_P(LoadRowsTest, WidthsBetweenTheRowsAreTakenOut) {
+  const std::string rows = Raw(LargeTable());
+  const RowLayout floats = {.dtype = Dtype::kF32, .num_rows = kRows, .dim = kDim, .has_row_widths = true};
+  const absl::StatusOr<LoadedRows> loaded = Load(WithWidths(rows, kDim, 12), floats);
+  ASSERT_THAT(loaded, Succeeds());
+  EXPECT_EQ(std::memcmp(loaded->bytes.get(), rows.data(), rows.size()), 0);
+  const absl::StatusOr<LoadedRows> plain = Load(rows, {Dtype::kF32, kRows, kDim, 0, false});
+  ASSERT_THAT(plain, Succeeds());
+  EXPECT_EQ(loaded->digests, plain->digests);
+
+  // Rows of bytes, longer than a piece, as well.
+  for (const int64_t dim : {int64_t{1}, int64_t{3}, int64_t{262143}, int64_t{262145}}) {
+    const std::string bytes = rows.substr(0, rows.size() / static_cast<size_t>(dim) * static_cast<size_t>(dim));
+    const RowLayout layout = {
+        .dtype = Dtype::kU8, .num_rows = static_cast<int64_t>(bytes.size()) / dim, .dim = dim, .has_row_widths = true};
+    const absl::StatusOr<LoadedRows> of_bytes = Load(WithWidths(bytes, dim, static_cast<size_t>(dim)), layout);
+    ASSERT_THAT(of_bytes, Succeeds());
+    EXPECT_EQ(std::memcmp(of_bytes->bytes.get(), bytes.data(), bytes.size()), 0) << dim;
+  }
+}
+
+TEST_P(LoadRowsTest, EveryRowsWidthIsCheckedAndTheFirstWrongOneNamed) {
+  const std::string good = WithWidths(Raw(LargeTable()), kDim, 12);
+  const RowLayout layout = {.dtype = Dtype::kF32, .num_rows = kRows, .dim = kDim, .has_row_widths = true};
+  const auto border_row = static_cast<int64_t>(kFingerprintBlockBytes / 12) + 1;  // begins in the second block
+  for (const int64_t row : {int64_t{0}, int64_t{1}, border_row, kRows - 1}) {
+    std::string bytes = good;
+    bytes[static_cast<size_t>(row) * 16] = 4;
+    bytes[static_cast<size_t>(kRows - 1) * 16] = 5;
+    EXPECT_THAT(Load(bytes, layout), Fails(kDataLoss, "row " + std::to_string(row) + " begins with the width " +
+                                                          (row == kRows - 1 ? "5" : "4") +
+                                                          ", row 0 with 3: all rows of a table have one width"));
+  }
+  EXPECT_THAT(Load(good.substr(0, good.size() - 1), layout), Fails(kDataLoss, HasSubstr("file ends at byte")));
+}
+
 }  // namespace
 }  // namespace embedding

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "tests/server/table/files.h"
 
 namespace embedding {
@@ -152,6 +153,86 @@ TEST_F(LoadTableTest, AFormatThatContradictsTheContentIsRefusedWithBothNamed) {
       }
     }
   }
+}
+
+// Files of the plain binary formats, which have no magic: two rows of width 3.
+struct PlainFile {
+  const char* format;
+  std::string bytes;
+  const char* looks;
+};
+
+std::vector<PlainFile> PlainFiles() {
+  const std::string header = Bytes<uint32_t>({2, 3});
+  const std::string floats = Bytes<float>({1.5f, 2.5f, 3.5f, 4.5f, 5.5f, 6.5f});
+  const std::string width = Bytes<int32_t>({3});
+  return {{"fbin", header + floats, "file is an .fbin file"},
+          {"f16bin", header + floats.substr(0, 12), "file is an .f16bin file"},
+          {"u8bin", header + "abcdef", "file is a .u8bin or .i8bin file"},
+          {"i8bin", header + "abcdef", "file is a .u8bin or .i8bin file"},
+          {"fvecs", width + floats.substr(0, 12) + width + floats.substr(12), "file is an .fvecs file"},
+          {"bvecs", width + "abc" + width + "def", "file is a .bvecs file"}};
+}
+
+TEST_F(LoadTableTest, PlainFormatsAreReadByExtensionAndByFormat) {
+  for (const PlainFile& file : PlainFiles()) {
+    const std::string format = file.format;
+    for (const Result& table :
+         {LoadBytes("f." + format, file.bytes), LoadBytes("F." + absl::AsciiStrToUpper(format), file.bytes),
+          LoadBytes("f", file.bytes, "format=" + format), LoadBytes("f.dat", file.bytes, "format=" + format)}) {
+      ASSERT_THAT(table, Succeeds()) << format;
+      EXPECT_EQ(TableFormatName((*table)->format()), format);
+      EXPECT_EQ((*table)->num_rows(), 2);
+      EXPECT_EQ((*table)->dim(), 3);
+      const bool has_widths = format == "fvecs" || format == "bvecs";
+      const size_t row_bytes = (*table)->row_bytes();
+      const std::string first = file.bytes.substr(has_widths ? 4 : 8, row_bytes);
+      const std::string second = file.bytes.substr(file.bytes.size() - row_bytes);
+      EXPECT_EQ(std::memcmp((*table)->rows(), (first + second).data(), 2 * row_bytes), 0) << format;
+    }
+  }
+}
+
+TEST_F(LoadTableTest, EveryPlainFileUnderTheNameOfAnotherIsRefusedByWhatItIs) {
+  for (const PlainFile& file : PlainFiles()) {
+    for (const PlainFile& wanted : PlainFiles()) {
+      if (std::string(file.looks) == wanted.looks) continue;
+      const std::string name = std::string("f.") + wanted.format;
+      EXPECT_THAT(LoadBytes(name, file.bytes),
+                  Fails(kDataLoss, AllOf(StartsWith(folder_.Path(name) + ": " + file.looks),
+                                         HasSubstr(std::string("not .") + wanted.format))));
+      EXPECT_THAT(LoadBytes("f", file.bytes, std::string("format=") + wanted.format),
+                  Fails(kDataLoss, HasSubstr(file.looks)));
+    }
+  }
+}
+
+TEST_F(LoadTableTest, OtherFilesUnderThePlainFormatsNamesAreNamedByTheirMagic) {
+  for (const char* format : {"fbin", "f16bin", "u8bin", "i8bin", "fvecs", "bvecs"}) {
+    const std::string option = std::string("format=") + format;
+    EXPECT_THAT(LoadBytes("f", kNpy, option), Fails(kDataLoss, HasSubstr("the file is a NumPy .npy file")));
+    EXPECT_THAT(LoadBytes("f", kSafetensors, option), Fails(kDataLoss, HasSubstr("the file is a safetensors file")));
+    EXPECT_THAT(LoadBytes("f", std::string("\x1f\x8b\x08\0\0\0\0\0", 8), option),
+                Fails(kDataLoss, HasSubstr("gzip-compressed")));
+    EXPECT_THAT(LoadBytes("f", "<!DOCTYPE html><html></html>", option), Fails(kDataLoss, HasSubstr("HTML page")));
+    EXPECT_THAT(LoadBytes("f", "", option), Fails(kDataLoss, HasSubstr("file ends at byte 0")));
+  }
+}
+
+// A count of rows whose bytes are a gzip magic: the size decides.
+TEST_F(LoadTableTest, APlainFileMayBeginAsAnotherFormatDoes) {
+  const std::string bytes = Bytes<uint32_t>({0x00088b1f, 1}) + std::string(0x00088b1f, 'x');
+  EXPECT_THAT(LoadBytes("f.u8bin", bytes), Succeeds());
+  EXPECT_THAT(LoadBytes("f.u8bin", bytes + "x"), Fails(kDataLoss, HasSubstr("gzip-compressed")));
+}
+
+TEST_F(LoadTableTest, WidthsThatChangeFarBehindTheFirstBytesAreFound) {
+  std::string bytes;
+  for (int row = 0; row < 5000; ++row) bytes += Bytes<int32_t>({1, 7});
+  EXPECT_THAT(LoadBytes("f.fvecs", bytes), Succeeds());
+  bytes[8 * 4321] = 2;
+  EXPECT_THAT(LoadBytes("f.fvecs", bytes),
+              Fails(kDataLoss, HasSubstr("row 4321 begins with the width 2, row 0 with 1")));
 }
 
 TEST_F(LoadTableTest, RawRowsAreNotTakenForAnotherFormat) {

@@ -42,7 +42,9 @@ class MutationTest : public ::testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Files, MutationTest,
                          ::testing::Values("f32.safetensors", "bf16.safetensors", "f4.npy", "f8-big-endian.npy",
-                                           "table.fbin", "gensim.bin", "gensim.vec", "gensim-glove.txt"),
+                                           "table.fbin", "i8.safetensors", "f8_e4m3.safetensors", "i1.npy",
+                                           "table.i8bin", "table.fvecs", "table.bvecs", "gensim.bin", "gensim.vec",
+                                           "gensim-glove.txt"),
                          [](const auto& i) {
                            std::string name = i.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';

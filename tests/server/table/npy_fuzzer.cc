@@ -1,11 +1,10 @@
-// Feeds a file's bytes to the readers of .npy and .fbin. The seed corpus lies in corpus/npy.
+// Feeds a file's bytes to the reader of .npy. The seed corpus lies in corpus/npy.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
 #include "server/table/npy.h"
-#include "server/table/vecs.h"
 
 namespace {
 
@@ -25,6 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace embedding;
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
   CheckInside(ParseNpy(bytes.substr(0, kNpyHeadBytes), size, {}), size);
-  CheckInside(ParseFbin(bytes.substr(0, 4096), size, {}), size);
   return 0;
 }

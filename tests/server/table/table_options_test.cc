@@ -84,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,raw", "option \"raw\" is not key=value"}, RefusedCase{"t=x,dim=", "dim= has no value"},
         RefusedCase{"t=x,metric=dot,metric=dot", "metric= is given twice"},
         RefusedCase{"t=x,format=hdf5",
-                    "format=hdf5: allowed are safetensors, npy, fbin, word2vec, word2vec-text, glove, raw"},
+                    "format=hdf5: allowed are safetensors, npy, fbin, f16bin, u8bin, i8bin, fvecs, bvecs, word2vec, "
+                    "word2vec-text, glove, raw"},
         RefusedCase{"t=x,format=auto", "format=auto: allowed are"},
         RefusedCase{"t=x,dtype=f32", "dtype=f32: allowed are F32, F16, BF16, F64, I8, U8, F8_E4M3, F8_E5M2"},
         RefusedCase{"t=x,dim=0", "dim=0: allowed are integers from 1"}, RefusedCase{"t=x,dim=-3", "dim=-3"},
