@@ -12,6 +12,7 @@ namespace embedding::client {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitUnexpected = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitDataFile = 3;  // convert, inspect
 inline constexpr int kExitNotServing = 4;
 inline constexpr int kExitInterrupted = 130;
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/cli/file_commands.h"
 #include "client/cli/revision.h"
 #include "client/cli/suggest.h"
 
@@ -43,7 +44,8 @@ Rows
 
 constexpr char kExitCodes[] = R"(
 Exit codes
-  0 done; 1 output could not be written; 2 wrong usage; 4 not serving (health); 64+N the call ended with
+  0 done; 1 output could not be written; 2 wrong usage; 3 no table in
+  the file (convert, inspect); 4 not serving (health); 64+N the call ended with
   gRPC status N (69 not found, 78 unavailable, 68 deadline exceeded, ...); 130 interrupted
 )";
 
@@ -55,8 +57,13 @@ std::string RootHelp() {
     absl::StrAppend(&text, "  ", command.name, std::string(12 - std::string(command.name).size(), ' '), command.summary,
                     "\n");
   }
+  text += "\nCommands on files, which ask no server\n";
+  for (const cli::FileCommandName& command : cli::kFileCommands) {
+    absl::StrAppend(&text, "  ", command.name, std::string(12 - std::string(command.name).size(), ' '), command.summary,
+                    "\n");
+  }
   absl::StrAppend(&text, R"(
-Flags of every command
+Flags of every command that asks a server
   -a, --address ADDRESS   HOST:PORT or unix:PATH [default: 127.0.0.1:50051] [env: EMBEDDING_ADDRESS]
   --deadline DURATION     for the whole command, such as 500ms or 2s [default: 5s; reload: 1h]
   --output FORMAT         table, json (the protobuf JSON mapping of the answer), jsonl or csv [default: table]
@@ -70,6 +77,8 @@ Examples
   embedding-cli similarity robot arm box tool
   embedding-cli neighbours king --k 10
   embedding-cli neighbours --vector 0.1,-2,3 --metric dot --output json
+  embedding-cli convert glove.txt glove.safetensors --dtype F16
+  embedding-cli inspect model.safetensors,tensor=embeddings.weight
 )",
                   kExitCodes);
   return text;
@@ -292,6 +301,7 @@ ParsedLine ParseCommandLine(const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> names;
   for (const CommandName& name : kCommands) names.push_back(name.name);
+  for (const cli::FileCommandName& name : cli::kFileCommands) names.push_back(name.name);
   const std::string suggestion = Suggestion(word, names);
   return {std::nullopt, kUsage, "",
           absl::StrCat("embedding-cli: unknown command \"", word, "\"",

@@ -1,13 +1,15 @@
-// embedding-cli: asks an embedding server from the command line.
+// embedding-cli: asks an embedding server from the command line, and reads table files as the server does.
 #include <unistd.h>
 
 #include <csignal>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/cli/commands.h"
+#include "client/cli/file_commands.h"
 #include "client/cli/flags.h"
 
 namespace {
@@ -16,6 +18,7 @@ namespace {
 extern "C" void EndInterrupted(int) { _exit(embedding::client::kExitInterrupted); }
 
 int Main(const std::vector<std::string>& arguments) {
+  if (const std::optional<int> code = embedding::cli::RunFileCommand(arguments, std::cout, std::cerr)) return *code;
   const embedding::client::ParsedLine line = embedding::client::ParseCommandLine(arguments);
   if (!line.command) {
     std::cerr << line.err;

@@ -221,7 +221,7 @@ std::vector<const SafetensorsTensor*> WithoutBytesBesideFloats(
     const std::vector<const SafetensorsTensor*>& candidates) {
   std::vector<const SafetensorsTensor*> floats;
   for (const SafetensorsTensor* tensor : candidates) {
-    if (MayBeTable(*tensor) && DtypeSize(*DtypeFromName(tensor->dtype)) > 1) floats.push_back(tensor);
+    if (MayBeTable(*tensor) && !IsOfBytes(*tensor)) floats.push_back(tensor);
   }
   return floats.empty() ? candidates : floats;
 }
@@ -248,6 +248,8 @@ absl::StatusOr<uint64_t> SafetensorsHeaderBytes(string_view head, uint64_t file_
 bool MayBeTable(const SafetensorsTensor& tensor) {
   return tensor.shape.size() == 2 && DtypeFromName(tensor.dtype).has_value();
 }
+
+bool IsOfBytes(const SafetensorsTensor& tensor) { return DtypeSize(*DtypeFromName(tensor.dtype)) == 1; }
 
 absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensorsHeader(std::string header, uint64_t file_size,
                                                                       SafetensorsMetadata* metadata) {

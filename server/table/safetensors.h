@@ -57,6 +57,9 @@ absl::StatusOr<SafetensorsContent> ReadSafetensorsHeader(const SourceFile& file)
 // Whether a tensor has the rank and a dtype of a table.
 bool MayBeTable(const SafetensorsTensor& tensor);
 
+// Whether its elements have 8 bits; needs MayBeTable.
+bool IsOfBytes(const SafetensorsTensor& tensor);
+
 // Where in `tensors` the table is: the one of that name, or, if name is empty, the only 2-D one of F32, F16, BF16 or
 // F64; where there is none of those, the only 2-D one of 8 bits (I8, U8, F8_E4M3, F8_E5M2). A tensor of 8 bits beside
 // one of floats is rather its quantised twin, a mask or its codes: it is never chosen without its name. DATA_LOSS: no

@@ -127,18 +127,25 @@ absl::StatusOr<ShardTable> FindTableInSet(const std::string& index_path, const W
   std::vector<SafetensorsTensor> tensors;
   std::vector<size_t> shard_of;
   std::vector<Shard> shards;
+  int shards_with_floats = 0;
+  int shards_with_bytes = 0;
   for (const auto& [file, names] : tensors_by_file) {
     absl::StatusOr<Shard> shard = OpenShard(*folder, std::string(file), names);
     if (!shard.ok()) return shard.status();
-    bool may_hold_table = false;
+    bool has_floats = false;
+    bool has_bytes = false;
     for (const SafetensorsTensor& candidate : shard->content.tensors) {
       const auto entry = weight_map.find(candidate.name);
       if (entry == weight_map.end() || entry->second != file) continue;
-      may_hold_table |= MayBeTable(candidate);
+      if (MayBeTable(candidate)) (IsOfBytes(candidate) ? has_bytes : has_floats) = true;
       tensors.push_back(candidate);
       shard_of.push_back(shards.size());
     }
-    if (may_hold_table && shards.size() < 2) shards.push_back(*std::move(shard));
+    // From the second file with candidates of a kind on, none of that kind is the only one.
+    const bool may_hold_table = (has_floats && shards_with_floats < 2) || (has_bytes && shards_with_bytes < 2);
+    shards_with_floats += has_floats ? 1 : 0;
+    shards_with_bytes += has_bytes ? 1 : 0;
+    if (may_hold_table) shards.push_back(*std::move(shard));
   }
   const absl::StatusOr<size_t> found = FindTable(tensors, "");
   if (!found.ok()) return WithPath(index_path, found.status());
