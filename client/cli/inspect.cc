@@ -36,16 +36,10 @@ std::string KeysText(const TableFacts& facts) {
 std::vector<TensorFacts> TensorsOf(const std::string& path) {
   const absl::StatusOr<SourceFile> file = SourceFile::Open(path);
   if (!file.ok()) return {};
-  std::string head(std::min(file->size(), kSafetensorsLengthBytes), '\0');
-  if (!file->ReadAt(0, head.size(), head.data()).ok()) return {};
-  const absl::StatusOr<uint64_t> length = SafetensorsHeaderBytes(head, file->size());
-  if (!length.ok()) return {};
-  std::string header(*length, '\0');
-  if (!file->ReadAt(kSafetensorsLengthBytes, header.size(), header.data()).ok()) return {};
-  absl::StatusOr<std::vector<SafetensorsTensor>> tensors = ParseSafetensorsHeader(std::move(header), file->size());
-  if (!tensors.ok()) return {};
+  absl::StatusOr<SafetensorsContent> content = ReadSafetensorsHeader(*file);
+  if (!content.ok()) return {};
   std::vector<TensorFacts> facts;
-  for (SafetensorsTensor& tensor : *tensors) {
+  for (SafetensorsTensor& tensor : content->tensors) {
     facts.push_back({std::move(tensor.name), std::move(tensor.dtype), std::move(tensor.shape)});
   }
   return facts;
@@ -70,6 +64,8 @@ absl::StatusOr<TableFacts> Inspect(const TableOptions& options, WorkerPool& pool
   facts.zero_rows = table.zero_rows();
   facts.non_finite_rows = table.non_finite_rows();
   facts.fingerprint = table.fingerprint();
+  facts.metadata = table.metadata();
+  facts.metadata_bytes_left_out = table.metadata_bytes_left_out();
   if (table.format() == TableFormat::kSafetensors) facts.tensors = TensorsOf(options.path);
   if (!facts.non_finite_rows.empty() && !options.allow_non_finite) {
     facts.refusal =
@@ -105,6 +101,10 @@ std::string FactsText(const TableFacts& facts) {
                                                                                 FirstRows(facts.non_finite_rows, 10))});
   table.AddRow({"fingerprint", facts.fingerprint});
   table.AddRow({"a server", facts.refusal.empty() ? "loads it" : absl::StrCat("refuses it: ", facts.refusal)});
+  for (const auto& [name, value] : facts.metadata) table.AddRow({absl::StrCat("metadata ", name), value});
+  if (facts.metadata_bytes_left_out > 0) {
+    table.AddRow({"metadata", absl::StrCat("left out: ", facts.metadata_bytes_left_out, " bytes")});
+  }
   std::ostringstream text;
   table.Write(text);
   return facts.tensors.empty() ? text.str() : absl::StrCat(text.str(), "\n", TensorsText(facts.tensors));
@@ -116,6 +116,9 @@ std::string FactsJson(const TableFacts& facts) {
     absl::StrAppend(out, "{\"name\":", JsonString(tensor.name), ",\"dtype\":", JsonString(tensor.dtype), ",\"shape\":[",
                     absl::StrJoin(tensor.shape, ","), "]}");
   });
+  const std::string metadata = absl::StrJoin(facts.metadata, ",", [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, JsonString(entry.first), ":", JsonString(entry.second));
+  });
   return absl::StrCat("{\"path\":", JsonString(facts.path), ",\"format\":", JsonString(facts.format),
                       ",\"rows\":", facts.rows, ",\"dim\":", facts.dim, ",\"dtype\":", JsonString(facts.dtype),
                       ",\"source_dtype\":", JsonString(facts.source_dtype), ",\"bytes\":", facts.bytes,
@@ -126,7 +129,8 @@ std::string FactsJson(const TableFacts& facts) {
                                     facts.non_finite_rows.begin() + static_cast<std::ptrdiff_t>(listed), ","),
                       "],\"fingerprint\":", JsonString(facts.fingerprint),
                       ",\"server_loads_it\":", facts.refusal.empty() ? "true" : "false",
-                      ",\"refusal\":", JsonString(facts.refusal), ",\"tensors\":[", tensors, "]}");
+                      ",\"refusal\":", JsonString(facts.refusal), ",\"metadata\":{", metadata, "},\"tensors\":[",
+                      tensors, "]}");
 }
 
 }  // namespace embedding::cli

@@ -33,7 +33,9 @@ struct TableFacts {
   int64_t zero_rows = 0;
   std::vector<int64_t> non_finite_rows;
   std::string fingerprint;
-  std::vector<TensorFacts> tensors;  // of a safetensors file, in the order of their bytes
+  std::map<std::string, std::string> metadata;  // of a safetensors file
+  int64_t metadata_bytes_left_out = 0;          // of metadata that was longer than a table keeps
+  std::vector<TensorFacts> tensors;             // of one safetensors file, not of a set, in the order of their bytes
   // Why a server with the same options would not load it: rows that are not finite. Empty: it would.
   std::string refusal;
 };

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <string>
@@ -355,6 +358,110 @@ TEST_F(GoldenTest, AnIdBeyondTheTableIsNamedInTheCallersBatch) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("[4] is 2, table \"two\" has 2 rows"));
   EXPECT_EQ(DetailsOf(status).reason, "ID_OUT_OF_RANGE");
 }
+
+struct GoldenFile {
+  const char* name;
+  const char* table;   // in golden/tables, with options
+  const char* stored;  // in golden/tables: the rows as they are stored
+  const char* floats;  // in golden/converted: 8 bytes, then the rows as float32, by numpy and ml_dtypes
+  client::Dtype dtype;
+};
+
+void PrintTo(const GoldenFile& file, std::ostream* out) { *out << file.name; }
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+// Tables that numpy, ml_dtypes and safetensors wrote: 7 rows of width 5, row 3 of zeros.
+class GoldenBytesTest : public GoldenTest, public ::testing::WithParamInterface<GoldenFile> {
+ protected:
+  static constexpr int64_t kRows = 7;
+  static constexpr int64_t kDim = 5;
+
+  void SetUp() override {
+    GoldenTest::SetUp();
+    const std::string golden = EMBEDDING_GOLDEN;
+    stored_ = BytesOf(golden + "/tables/" + GetParam().stored);
+    const std::string floats = BytesOf(golden + "/converted/" + GetParam().floats).substr(8);
+    ASSERT_EQ(floats.size(), kRows * kDim * sizeof(float));
+    values_.resize(kRows * kDim);
+    std::memcpy(values_.data(), floats.data(), floats.size());
+    Serve({"t=" + golden + "/tables/" + GetParam().table});
+  }
+
+  std::vector<double> Row(int64_t row) const {
+    return std::vector<double>(values_.begin() + row * kDim, values_.begin() + (row + 1) * kDim);
+  }
+
+  std::string stored_;
+  std::vector<float> values_;
+};
+
+TEST_P(GoldenBytesTest, RowsComeAsStoredAndWidened) {
+  const Ids all{{0, 1, 2, 3, 4, 5, 6}, {}};
+  const auto rows = client_->Lookup({.table = {}, .rows = all});
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->embeddings.dtype, GetParam().dtype);
+  EXPECT_EQ(rows->embeddings.data, stored_);
+  EXPECT_EQ(rows->embeddings.ToFloats(), values_);
+  client::LookupRequest widened;
+  widened.rows = all;
+  widened.output_dtype = client::Dtype::kF32;
+  const auto floats = client_->Lookup(widened);
+  ASSERT_TRUE(floats.ok()) << floats.status();
+  EXPECT_EQ(floats->embeddings.dtype, client::Dtype::kF32);
+  EXPECT_EQ(floats->embeddings.ToFloats(), values_);
+  const auto info = client_->GetTable({});
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->dtype, GetParam().dtype);
+  EXPECT_EQ(info->source_dtype, GetParam().dtype);
+  EXPECT_EQ(info->bytes, static_cast<int64_t>(stored_.size()));
+  EXPECT_EQ(info->zero_rows, 1);
+}
+
+TEST_P(GoldenBytesTest, ScoresAndNeighboursAreThoseOfTheValues) {
+  std::vector<float> dots;
+  std::vector<std::pair<double, int64_t>> closest;
+  for (int64_t row = 1; row < kRows; ++row) {
+    dots.push_back(static_cast<float>(Dot(Row(0), Row(row))));
+    closest.emplace_back(-Dot(Row(0), Row(row)), row);
+  }
+  std::sort(closest.begin(), closest.end());
+  EXPECT_THAT(Scores(Ids{{0}, {}}, Ids{{1, 2, 3, 4, 5, 6}, {}}, Metric::kDot), Pointwise(::testing::FloatEq(), dots));
+  client::NearestNeighbourRequest request;
+  request.targets = Ids{{0}, {}};
+  request.k = 6;
+  request.metric = Metric::kDot;
+  request.return_vectors = true;
+  const auto result = client_->NearestNeighbour(request);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->results[0].ids.size(), 6u);
+  EXPECT_EQ(result->results[0].vectors.dtype, GetParam().dtype);
+  const std::vector<float> vectors = result->results[0].vectors.ToFloats();
+  for (size_t rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(result->results[0].ids[rank], closest[rank].second) << rank;
+    for (int64_t j = 0; j < kDim; ++j) {
+      EXPECT_EQ(vectors[rank * kDim + static_cast<size_t>(j)], Row(closest[rank].second)[static_cast<size_t>(j)]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, GoldenBytesTest,
+    ::testing::Values(
+        GoldenFile{"i8", "i8.safetensors", "i8.raw", "I8-to-F32.fbin", client::Dtype::kI8},
+        GoldenFile{"u8", "u8.safetensors", "u8.raw", "U8-to-F32.fbin", client::Dtype::kU8},
+        GoldenFile{"e4m3", "f8_e4m3.safetensors", "f8_e4m3.raw", "F8_E4M3-to-F32.fbin", client::Dtype::kF8E4M3},
+        GoldenFile{"e5m2", "f8_e5m2.safetensors", "f8_e5m2.raw", "F8_E5M2-to-F32.fbin", client::Dtype::kF8E5M2},
+        GoldenFile{"i1_npy", "i1.npy", "i8.raw", "I8-to-F32.fbin", client::Dtype::kI8},
+        GoldenFile{"i8bin", "table.i8bin", "i8.raw", "I8-to-F32.fbin", client::Dtype::kI8},
+        GoldenFile{"u8bin", "table.u8bin", "u8.raw", "U8-to-F32.fbin", client::Dtype::kU8},
+        GoldenFile{"f16bin", "table.f16bin", "f16.raw", "F16-to-F32.fbin", client::Dtype::kF16},
+        GoldenFile{"bvecs", "table.bvecs", "u8.raw", "U8-to-F32.fbin", client::Dtype::kU8},
+        GoldenFile{"fvecs", "table.fvecs", "f32.raw", "F32.fbin", client::Dtype::kF32}),
+    [](const ::testing::TestParamInfo<GoldenFile>& file) { return file.param.name; });
 
 }  // namespace
 }  // namespace embedding

@@ -234,6 +234,7 @@ TEST_F(FileCommandsTest, InspectGivesOneJsonDocument) {
                             "\"source_dtype\":\"F64\",\"bytes\":140,\"has_keys\":false,\"rows_without_key\":0,"
                             "\"zero_rows\":1,\"non_finite_rows\":0,\"first_non_finite_rows\":[],\"fingerprint\":"
                             "\"f89915f44de97f28f474feff697285e7\",\"server_loads_it\":true,\"refusal\":\"\","
+                            "\"metadata\":{\"format\":\"np\"},"
                             "\"tensors\":[{\"name\":\"embeddings\",\"dtype\":\"F64\",\"shape\":[7,5]}]}\n");
 }
 
