@@ -76,6 +76,19 @@ absl::Status TakeNeighbours(v1::NearestNeighbourResponse& wire, const NearestNei
   return absl::OkStatus();
 }
 
+absl::Status TakePositions(const google::protobuf::RepeatedField<int64_t>& wire, size_t begin, size_t size,
+                           absl::string_view what, std::vector<int64_t>& out) {
+  int64_t last = -1;
+  for (const int64_t position : wire) {
+    if (position <= last || position >= static_cast<int64_t>(size)) {
+      return Broken(what, absl::StrCat("hold ", position, " after ", last, " for ", size, " elements"));
+    }
+    last = position;
+    out.push_back(static_cast<int64_t>(begin) + position);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckResolved(const v1::ResolveKeysResponse& wire, std::optional<size_t> num_asked) {
   if (wire.ids_size() == wire.keys_size() &&
       num_asked.value_or(wire.ids_size()) == static_cast<size_t>(wire.ids_size())) {

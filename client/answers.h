@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +26,10 @@ absl::Status TakeScores(v1::Tensor& wire, std::span<float> scores);
 // keys and rows of vectors where they were asked for.
 absl::Status TakeNeighbours(v1::NearestNeighbourResponse& wire, const NearestNeighbourRequest& request,
                             std::span<Neighbours> out);
+
+// Appends positions of missing elements, counted from `begin` on. Right is: ascending, each in [0, size).
+absl::Status TakePositions(const google::protobuf::RepeatedField<int64_t>& wire, size_t begin, size_t size,
+                           absl::string_view what, std::vector<int64_t>& out);
 
 // Right is: as many keys as ids, and as many as asked for if num_asked is given.
 absl::Status CheckResolved(const v1::ResolveKeysResponse& wire, std::optional<size_t> num_asked);

@@ -41,6 +41,8 @@ v1::TableSpec ToWire(const TableRef& table) {
 v1::Dtype ToWire(Dtype dtype) { return static_cast<v1::Dtype>(dtype); }
 v1::Metric ToWire(Metric metric) { return static_cast<v1::Metric>(metric); }
 v1::Layout ToWire(Layout layout) { return static_cast<v1::Layout>(layout); }
+v1::MissingPolicy ToWire(MissingPolicy policy) { return static_cast<v1::MissingPolicy>(policy); }
+v1::Reduce ToWire(Reduce reduce) { return static_cast<v1::Reduce>(reduce); }
 
 void RowsToWire(const Rows& rows, Range range, v1::RowSelector& out) {
   if (const Ids* ids = std::get_if<Ids>(&rows)) {
@@ -66,6 +68,23 @@ void VectorsToWire(const VectorSource& source, Range range, v1::VectorSet& out) 
     data.resize(range.size() * dim * sizeof(float));
     FloatsToBytes(vectors.values.data() + range.begin * dim, range.size() * dim, data.data());
   }
+}
+
+void ExamplesToWire(std::span<const ExampleQuery> queries, v1::ExampleQueries& out) {
+  for (const ExampleQuery& query : queries) {
+    v1::ExampleQuery& wire = *out.add_queries();
+    for (const VectorSource& set : query.positive) VectorsToWire(set, {0, CountOf(set)}, *wire.add_positive());
+    for (const VectorSource& set : query.negative) VectorsToWire(set, {0, CountOf(set)}, *wire.add_negative());
+    wire.mutable_positive_weights()->Assign(query.positive_weights.begin(), query.positive_weights.end());
+    wire.mutable_negative_weights()->Assign(query.negative_weights.begin(), query.negative_weights.end());
+  }
+}
+
+void FilterToWire(const Filter& filter, v1::Filter& out) {
+  if (filter.allow) out.mutable_allow()->mutable_values()->Assign(filter.allow->begin(), filter.allow->end());
+  out.mutable_deny()->mutable_values()->Assign(filter.deny.begin(), filter.deny.end());
+  out.set_first_row(filter.first_row);
+  out.set_end_row(filter.end_row);
 }
 
 void QueryToWire(const std::variant<Ids, Keys, KeyPrefix>& query, Range range, v1::ResolveKeysRequest& out) {
@@ -160,6 +179,20 @@ absl::Status CheckVectors(const VectorSource& source, absl::string_view side) {
   if (vectors->dim < 1 || vectors->values.size() % static_cast<size_t>(vectors->dim) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         side, " holds ", vectors->values.size(), " values, which is no whole number of vectors of dim ", vectors->dim));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckVectors(const std::vector<ExampleQuery>& examples) {
+  for (size_t i = 0; i < examples.size(); ++i) {
+    for (const bool is_positive : {true, false}) {
+      const std::vector<VectorSource>& sets = is_positive ? examples[i].positive : examples[i].negative;
+      for (size_t j = 0; j < sets.size(); ++j) {
+        absl::Status status = CheckVectors(
+            sets[j], absl::StrCat("examples[", i, "].", is_positive ? "positive" : "negative", "[", j, "]"));
+        if (!status.ok()) return status;
+      }
+    }
   }
   return absl::OkStatus();
 }

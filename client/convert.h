@@ -19,8 +19,12 @@ v1::TableSpec ToWire(const TableRef& table);
 v1::Dtype ToWire(Dtype dtype);
 v1::Metric ToWire(Metric metric);
 v1::Layout ToWire(Layout layout);
+v1::MissingPolicy ToWire(MissingPolicy policy);
+v1::Reduce ToWire(Reduce reduce);
 void RowsToWire(const Rows& rows, Range range, v1::RowSelector& out);
 void VectorsToWire(const VectorSource& source, Range range, v1::VectorSet& out);
+void ExamplesToWire(std::span<const ExampleQuery> queries, v1::ExampleQueries& out);
+void FilterToWire(const Filter& filter, v1::Filter& out);
 void QueryToWire(const std::variant<Ids, Keys, KeyPrefix>& query, Range range, v1::ResolveKeysRequest& out);
 
 // Answers. Enum numbers that this client does not know become kUnspecified or kTableDefault.
@@ -33,6 +37,8 @@ ServerLimits FromWire(const v1::Limits& limits);
 
 // INVALID_ARGUMENT, naming `side` ("targets"), if the values of a Vectors are no whole number of rows.
 absl::Status CheckVectors(const VectorSource& source, absl::string_view side);
+// The same for each set of an example, "examples[2].positive[0]".
+absl::Status CheckVectors(const std::vector<ExampleQuery>& examples);
 // INVALID_ARGUMENT if the shape of ids or keys does not hold as many elements as there are.
 absl::Status CheckShape(const Rows& rows);
 // The product of sizes; nullopt for a negative size or a product beyond int64.

@@ -255,7 +255,8 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
   const size_t n = CountOf(request.left);
   const size_t m = CountOf(request.right);
   const bool all_pairs = request.layout == Layout::kAllPairs;
-  if (!all_pairs && n != m) {
+  const bool reduced = request.reduce != client::Reduce::kNone;
+  if (!all_pairs && !reduced && n != m) {
     return absl::InvalidArgumentError(
         absl::StrCat("left holds ", n, " vectors and right ", m, "; the pairwise layout needs as many on both sides"));
   }
@@ -266,13 +267,17 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
   const Deadline deadline = impl_->DeadlineFor(call);
   return impl_->WithFacts<client::SimilarityResult>(
       nullptr, deadline, [&](const Facts& facts) -> absl::StatusOr<client::SimilarityResult> {
-        const std::vector<std::pair<Range, Range>> parts =
-            all_pairs ? client::SplitAllPairs(request.left, request.right, facts.limits)
-                      : client::SplitPairwise(request.left, request.right, facts.limits);
+        std::vector<std::pair<Range, Range>> parts;
+        if (reduced) {
+          parts.emplace_back(Range{0, n}, Range{0, m});
+        } else {
+          parts = all_pairs ? client::SplitAllPairs(request.left, request.right, facts.limits)
+                            : client::SplitPairwise(request.left, request.right, facts.limits);
+        }
         client::SimilarityResult result;
-        result.shape.push_back(static_cast<int64_t>(n));
+        result.shape.push_back(reduced ? 1 : static_cast<int64_t>(n));
         if (all_pairs) result.shape.push_back(static_cast<int64_t>(m));
-        result.scores.resize(all_pairs ? n * m : n);
+        result.scores.resize(reduced ? 1 : all_pairs ? n * m : n);
         const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
           const auto& [left, right] = parts[i];
           v1::SimilarityRequest wire;
@@ -281,11 +286,24 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
           client::VectorsToWire(request.right, right, *wire.mutable_right());
           wire.set_layout(client::ToWire(request.layout));
           wire.set_metric(client::ToWire(request.metric));
+          wire.set_reduce(client::ToWire(request.reduce));
+          wire.set_missing(client::ToWire(request.missing));
           v1::SimilarityResponse response;
           absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::Similarity, wire, deadline, response);
           const size_t width = all_pairs ? right.size() : 1;
-          std::vector<float> scores(left.size() * width);
+          const size_t height = reduced ? 1 : left.size();
+          std::vector<float> scores(height * width);
           if (status.ok()) status = client::TakeScores(*response.mutable_scores(), scores);
+          // Once for each range of either side, the tiles of which lie beside and below each other.
+          if (i == 0) result.missing_left.clear(), result.missing_right.clear();
+          if (status.ok() && (!all_pairs || right.begin == 0)) {
+            status = client::TakePositions(response.missing_left(), left.begin, left.size(), "missing_left",
+                                           result.missing_left);
+          }
+          if (status.ok() && (!all_pairs || left.begin == 0)) {
+            status = client::TakePositions(response.missing_right(), right.begin, right.size(), "missing_right",
+                                           result.missing_right);
+          }
           if (!status.ok()) {
             return parts.size() == 1
                        ? status
@@ -293,7 +311,7 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
           }
           const size_t stride = all_pairs ? m : 1;
           const size_t column = all_pairs ? right.begin : 0;
-          for (size_t row = 0; row < left.size(); ++row) {
+          for (size_t row = 0; row < height; ++row) {
             std::copy_n(scores.begin() + static_cast<ptrdiff_t>(row * width), width,
                         result.scores.begin() + static_cast<ptrdiff_t>((left.begin + row) * stride + column));
           }
@@ -311,19 +329,39 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
 absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour(
     const client::NearestNeighbourRequest& request, const CallOptions& call) {
   if (absl::Status s = client::CheckVectors(request.targets, "targets"); !s.ok()) return s;
+  if (absl::Status s = client::CheckVectors(request.examples); !s.ok()) return s;
+  const bool by_examples = !request.examples.empty();
+  if (by_examples && CountOf(request.targets) != 0) {
+    return absl::InvalidArgumentError("targets and examples are given, must be one of them");
+  }
+  const size_t num_queries = by_examples ? request.examples.size() : CountOf(request.targets);
+  const char* const batch = by_examples ? "examples" : "targets";
+  const int64_t filter_bytes = client::RequestBytesOf(request.filter);
   const Deadline deadline = impl_->DeadlineFor(call);
   int64_t key_bytes = request.return_keys ? kPlannedKeyBytes : 0;
   const auto run = [&](const Facts& facts) -> absl::StatusOr<client::NearestNeighbourResult> {
     int64_t neighbour_bytes = kNeighbourBytes + key_bytes;
     if (request.return_vectors) neighbour_bytes += facts.dim * static_cast<int64_t>(client::DtypeSize(facts.dtype));
-    const int64_t answer_bytes = kQueryEnvelopeBytes + std::max(request.k, 1) * neighbour_bytes;
-    const std::vector<Range> parts = client::SplitQueries(request.targets, answer_bytes, facts.limits);
+    int64_t most_found = std::max(request.k, 1);
+    if (request.filter.allow) most_found = std::min(most_found, static_cast<int64_t>(request.filter.allow->size()));
+    const int64_t answer_bytes = kQueryEnvelopeBytes + most_found * neighbour_bytes;
+    const std::vector<Range> parts =
+        by_examples ? client::SplitExamples(request.examples, answer_bytes, filter_bytes, facts.limits)
+                    : client::SplitQueries(request.targets, answer_bytes, filter_bytes, facts.limits);
     client::NearestNeighbourResult result;
-    result.results.resize(CountOf(request.targets));
+    result.results.resize(num_queries);
     const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
       v1::NearestNeighbourRequest wire;
       *wire.mutable_table() = client::ToWire(table);
-      client::VectorsToWire(request.targets, parts[i], *wire.mutable_targets());
+      if (by_examples) {
+        client::ExamplesToWire(std::span(request.examples).subspan(parts[i].begin, parts[i].size()),
+                               *wire.mutable_examples());
+      } else {
+        client::VectorsToWire(request.targets, parts[i], *wire.mutable_targets());
+      }
+      client::FilterToWire(request.filter, *wire.mutable_filter());
+      if (request.score_threshold) wire.set_score_threshold(*request.score_threshold);
+      wire.set_missing(client::ToWire(request.missing));
       wire.set_k(request.k);
       wire.set_metric(client::ToWire(request.metric));
       wire.set_include_inputs(request.include_inputs);
@@ -335,7 +373,12 @@ absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour
         status = client::TakeNeighbours(response, request,
                                         std::span(result.results).subspan(parts[i].begin, parts[i].size()));
       }
-      if (!status.ok()) return parts.size() == 1 ? status : InPart(status, PartName("targets", parts[i]));
+      if (i == 0) result.missing_positions.clear();
+      if (status.ok()) {
+        status = client::TakePositions(response.missing_positions(), parts[i].begin, parts[i].size(),
+                                       "missing_positions", result.missing_positions);
+      }
+      if (!status.ok()) return parts.size() == 1 ? status : InPart(status, PartName(batch, parts[i]));
       result.metric = client::FromWire(response.metric());
       result.higher_is_closer = response.higher_is_closer();
       return client::FromWire(response.table());
@@ -350,7 +393,7 @@ absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour
     absl::StatusOr<client::NearestNeighbourResult> result =
         impl_->WithFacts<client::NearestNeighbourResult>(table, deadline, run);
     const bool keys_were_longer = IsOverLimit(result.status(), "--max-response-bytes") && key_bytes > 0 &&
-                                  key_bytes < kLongestKeyBytes && CountOf(request.targets) > 1;
+                                  key_bytes < kLongestKeyBytes && num_queries > 1;
     if (!keys_were_longer) return result;
     key_bytes *= 16;
   }

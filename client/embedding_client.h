@@ -40,11 +40,13 @@ class EmbeddingClient {
   absl::StatusOr<client::LookupResult> Lookup(const client::LookupRequest& request,
                                               const client::CallOptions& call = {});
 
-  // The scores of pairs of vectors. Errors as Lookup; FAILED_PRECONDITION also for a row that holds NaN or infinity.
+  // The scores of pairs of vectors, or of the means of both sides. Errors as Lookup; FAILED_PRECONDITION also for a row
+  // that holds NaN or infinity.
   absl::StatusOr<client::SimilarityResult> Similarity(const client::SimilarityRequest& request,
                                                       const client::CallOptions& call = {});
 
-  // The k closest rows of each target, exactly. Errors as Similarity.
+  // The k closest rows of each target or each query by examples, exactly. Errors as Similarity. A filter goes along
+  // with every part of a batch that is split.
   absl::StatusOr<client::NearestNeighbourResult> NearestNeighbour(const client::NearestNeighbourRequest& request,
                                                                   const client::CallOptions& call = {});
 

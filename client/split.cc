@@ -41,6 +41,16 @@ int64_t TotalRequestBytes(const VectorSource& source) {
   return total;
 }
 
+int64_t RequestBytesOf(const ExampleQuery& query) {
+  // Tags and lengths of a set: its message, its selector or tensor with its shape, its list.
+  constexpr int64_t kSetBytes = 48;
+  int64_t bytes = static_cast<int64_t>(query.positive_weights.size() + query.negative_weights.size()) * 4 + kSetBytes;
+  for (const auto* sets : {&query.positive, &query.negative}) {
+    for (const VectorSource& set : *sets) bytes += TotalRequestBytes(set) + kSetBytes;
+  }
+  return bytes;
+}
+
 // Vectors of the caller's own are no ids: only the pairs and the bytes bound them.
 int64_t MaxIdsFor(const VectorSource& source, const ServerLimits& limits) {
   return std::holds_alternative<Vectors>(source) ? std::numeric_limits<int64_t>::max() : limits.max_ids;
@@ -65,6 +75,14 @@ struct Count {
 
 size_t CountOf(const Rows& rows) { return std::visit(Count{}, rows); }
 size_t CountOf(const VectorSource& source) { return std::visit(Count{}, source); }
+
+size_t CountOf(const ExampleQuery& query) {
+  size_t count = 0;
+  for (const auto* sets : {&query.positive, &query.negative}) {
+    for (const VectorSource& set : *sets) count += CountOf(set);
+  }
+  return count;
+}
 
 std::vector<Range> SplitGreedily(size_t count, int64_t max_items, int64_t max_bytes,
                                  absl::FunctionRef<int64_t(size_t)> bytes_of) {
@@ -92,11 +110,38 @@ std::vector<Range> SplitLookup(const Rows& rows, int64_t row_bytes, const Server
                        [&](size_t i) { return RequestBytesOf(rows, i); });
 }
 
-std::vector<Range> SplitQueries(const VectorSource& targets, int64_t answer_bytes, const ServerLimits& limits) {
+std::vector<Range> SplitQueries(const VectorSource& targets, int64_t answer_bytes, int64_t shared_bytes,
+                                const ServerLimits& limits) {
   const int64_t max_queries = std::min({limits.max_queries, MaxIdsFor(targets, limits),
                                         Room(limits.max_response_bytes) / std::max<int64_t>(answer_bytes, 1)});
-  return SplitGreedily(CountOf(targets), max_queries, Room(limits.max_request_bytes),
+  return SplitGreedily(CountOf(targets), max_queries, Room(limits.max_request_bytes - shared_bytes),
                        [&](size_t i) { return RequestBytesOf(targets, i); });
+}
+
+std::vector<Range> SplitExamples(const std::vector<ExampleQuery>& examples, int64_t answer_bytes, int64_t shared_bytes,
+                                 const ServerLimits& limits) {
+  const int64_t max_queries =
+      std::min(limits.max_queries, Room(limits.max_response_bytes) / std::max<int64_t>(answer_bytes, 1));
+  // Two sums are bounded, bytes and examples: ranges by the first are cut by the second.
+  std::vector<Range> ranges;
+  for (const Range& range : SplitGreedily(examples.size(), max_queries, Room(limits.max_request_bytes - shared_bytes),
+                                          [&](size_t i) { return RequestBytesOf(examples[i]); })) {
+    for (const Range& part : SplitGreedily(range.size(), max_queries, limits.max_ids, [&](size_t i) {
+           return static_cast<int64_t>(CountOf(examples[range.begin + i]));
+         })) {
+      ranges.push_back({range.begin + part.begin, range.begin + part.end});
+    }
+  }
+  return ranges;
+}
+
+int64_t RequestBytesOf(const Filter& filter) {
+  int64_t bytes = 0;
+  if (filter.allow) {
+    for (const int64_t id : *filter.allow) bytes += VarintBytes(id);
+  }
+  for (const int64_t id : filter.deny) bytes += VarintBytes(id);
+  return bytes;
 }
 
 std::vector<std::pair<Range, Range>> SplitPairwise(const VectorSource& left, const VectorSource& right,

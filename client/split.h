@@ -34,8 +34,15 @@ std::vector<Range> SplitGreedily(size_t count, int64_t max_items, int64_t max_by
 // For Lookup of rows of row_bytes bytes each.
 std::vector<Range> SplitLookup(const Rows& rows, int64_t row_bytes, const ServerLimits& limits);
 
-// For NearestNeighbour with answer_bytes bytes for each query.
-std::vector<Range> SplitQueries(const VectorSource& targets, int64_t answer_bytes, const ServerLimits& limits);
+size_t CountOf(const ExampleQuery& query);
+
+// For NearestNeighbour with answer_bytes bytes for each query. shared_bytes: of the request, beside its queries.
+std::vector<Range> SplitQueries(const VectorSource& targets, int64_t answer_bytes, int64_t shared_bytes,
+                                const ServerLimits& limits);
+std::vector<Range> SplitExamples(const std::vector<ExampleQuery>& examples, int64_t answer_bytes, int64_t shared_bytes,
+                                 const ServerLimits& limits);
+// Bytes that a filter takes in a request.
+int64_t RequestBytesOf(const Filter& filter);
 
 // For Similarity: the ranges of left and right of each part. Pairwise needs CountOf(left) == CountOf(right) and gives
 // the same range twice. All pairs gives tiles that cover left x right, right's ranges running fastest.

@@ -33,6 +33,13 @@ enum class Metric { kTableDefault = 0, kCosine = 1, kDot = 2, kEuclidean = 3 };
 // Which pairs Similarity scores: left[i] with right[i], or every left[i] with every right[j].
 enum class Layout { kPairwise = 1, kAllPairs = 2 };
 
+// What to answer for an id >= V or a key that does not exist; not every call takes every policy. Numbers are those of
+// the wire.
+enum class MissingPolicy { kError = 1, kZero = 2, kDefaultRow = 3, kSkip = 4 };
+
+// What each side of a Similarity becomes before it is scored: its vectors as they are, or their mean.
+enum class Reduce { kNone = 0, kMean = 1 };
+
 // "F32", "F16", "BF16", "F64", "I8", "U8", "F8_E4M3", "F8_E5M2"; "unspecified" for any other value.
 const char* DtypeName(Dtype dtype);
 // "cosine", "dot", "euclidean"; "table default" for any other value.
@@ -106,31 +113,56 @@ struct LookupResult {
 struct SimilarityRequest {
   TableRef table;
   VectorSource left;   // n vectors
-  VectorSource right;  // m vectors; m = n for kPairwise
+  VectorSource right;  // m vectors; m = n for kPairwise without reduce
   Layout layout = Layout::kPairwise;
   Metric metric = Metric::kTableDefault;
+  Reduce reduce = Reduce::kNone;                  // kMean: scores [1]; kPairwise only; such a call is never split
+  MissingPolicy missing = MissingPolicy::kError;  // or kZero
 };
 
 struct SimilarityResult {
   TableStamp table;
-  std::vector<int64_t> shape;             // [n], or [n, m] for kAllPairs
+  std::vector<int64_t> shape;             // [n], or [n, m] for kAllPairs, or [1] for kMean
   std::vector<float> scores;              // row-major
   Metric metric = Metric::kTableDefault;  // the one used
   bool higher_is_closer = true;
+  std::vector<int64_t> missing_left = {};  // positions of the missing rows, ascending; under kZero
+  std::vector<int64_t> missing_right = {};
+};
+
+// A query by examples, as gensim's most_similar: rows count as unit vectors, vectors of the caller's as they are;
+// positives are added, negatives subtracted, each times its weight; the sum over the sum of weights is the query.
+struct ExampleQuery {
+  std::vector<VectorSource> positive = {};
+  std::vector<VectorSource> negative = {};
+  std::vector<float> positive_weights = {};  // one for each vector of the sets before, >= 0; empty: 1 each
+  std::vector<float> negative_weights = {};
+};
+
+// Which rows may be found; all that is given must hold. Ids >= V name no row and are no error.
+struct Filter {
+  std::optional<std::vector<int64_t>> allow = {};  // only these; present and empty: none
+  std::vector<int64_t> deny = {};                  // not these
+  int64_t first_row = 0;                           // only first_row <= id < end_row
+  int64_t end_row = 0;                             // 0: the end of the table
 };
 
 struct NearestNeighbourRequest {
   TableRef table;
-  VectorSource targets;  // one query each
-  int32_t k = 10;        // neighbours of each query, 1..ServerLimits::max_k
+  VectorSource targets;                     // one query each
+  std::vector<ExampleQuery> examples = {};  // one query each, instead of targets
+  int32_t k = 10;                           // neighbours of each query, 1..ServerLimits::max_k
   Metric metric = Metric::kTableDefault;
-  bool include_inputs = false;  // false: a query that is a row leaves that row out
-  bool return_keys = false;     // fill Neighbours::keys; needs a table with keys
-  bool return_vectors = false;  // fill Neighbours::vectors
+  bool include_inputs = false;                    // false: a query leaves out the rows that it names itself
+  MissingPolicy missing = MissingPolicy::kError;  // or kSkip: no neighbours for a query that names a missing row
+  Filter filter = {};
+  std::optional<float> score_threshold = {};  // only rows at least this close
+  bool return_keys = false;                   // fill Neighbours::keys; needs a table with keys
+  bool return_vectors = false;                // fill Neighbours::vectors
 };
 
 // The rows closest to one query: closest first, equal scores by lower id. ids[j], scores[j], keys[j] and row j of
-// vectors belong together. At most k; fewer only when the table holds fewer eligible rows.
+// vectors belong together. At most k; fewer only when fewer rows are eligible after exclusion, filter and threshold.
 struct Neighbours {
   std::vector<int64_t> ids;
   std::vector<float> scores;
@@ -143,6 +175,7 @@ struct NearestNeighbourResult {
   std::vector<Neighbours> results;        // one for each query, in query order
   Metric metric = Metric::kTableDefault;  // the one used
   bool higher_is_closer = true;
+  std::vector<int64_t> missing_positions = {};  // queries that name a missing row, ascending; under kSkip
 };
 
 enum class TableState { kUnspecified = 0, kLoading = 1, kAvailable = 2, kDraining = 3, kFailed = 4 };

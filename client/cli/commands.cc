@@ -4,18 +4,22 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/failure.h"
 #include "client/cli/health.h"
 #include "client/cli/pairing.h"
 #include "client/cli/printer.h"
 #include "client/cli/table_changes.h"
+#include "client/cli/text.h"
 #include "client/cli/words.h"
 #include "client/embedding_client.h"
 #include "client/split.h"
@@ -33,6 +37,7 @@ class Runner {
     absl::StatusOr<std::unique_ptr<EmbeddingClient>> client = EmbeddingClient::Create(command_.client);
     if (!client.ok()) return Usage(client.status());
     client_ = *std::move(client);
+    if (absl::Status status = CheckStdin(); !status.ok()) return Usage(status);
     switch (command_.kind) {
       case CommandKind::kLookup:
         return Lookup();
@@ -40,6 +45,12 @@ class Runner {
         return Similarity();
       case CommandKind::kNeighbours:
         return Neighbours();
+      case CommandKind::kAnalogy:
+        return Analogy();
+      case CommandKind::kOddOneOut:
+        return OddOneOut();
+      case CommandKind::kResolve:
+        return Resolve();
       case CommandKind::kTables:
         return Tables();
       case CommandKind::kVersions:
@@ -68,6 +79,18 @@ class Runner {
     const auto used =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - started_);
     return {.deadline = std::max(command_.client.deadline - used, std::chrono::milliseconds(1))};
+  }
+
+  // Stdin can be read once.
+  absl::Status CheckStdin() const {
+    int64_t uses = 0;
+    for (const auto* words : {&command_.ids, &command_.vectors, &command_.allow, &command_.deny}) {
+      uses += std::count(words->begin(), words->end(), "-");
+    }
+    // In an analogy "-" is a sign.
+    if (command_.kind != CommandKind::kAnalogy) uses += std::count(command_.keys.begin(), command_.keys.end(), "-");
+    if (uses <= 1) return absl::OkStatus();
+    return absl::InvalidArgumentError("\"-\" is given twice, but stdin can be read once");
   }
 
   bool HasRows() const { return !command_.keys.empty() || !command_.ids.empty(); }
@@ -119,20 +142,49 @@ class Runner {
     return names;
   }
 
-  // What each vector of a source is called in the output: the key, the id (for people with its key), "vector 0".
-  absl::StatusOr<std::vector<std::string>> LabelsOf(const VectorSource& source, const TableStamp& stamp) {
+  // Rows that an answer says are missing, as they were named: keys, or ids in digits.
+  using Missing = std::set<std::string>;
+
+  static void AddMissing(const VectorSource& source, const std::vector<int64_t>& positions, Missing& missing) {
+    for (const int64_t position : positions) {
+      const auto i = static_cast<size_t>(position);
+      if (const Ids* ids = std::get_if<Ids>(&source)) missing.insert(absl::StrCat(ids->values[i]));
+      if (const Keys* keys = std::get_if<Keys>(&source)) missing.insert(keys->values[i]);
+    }
+  }
+
+  // What each vector of a source is called in the output: the key, the id (for people with its key), "vector 0"; people
+  // are told which rows are missing.
+  absl::StatusOr<std::vector<std::string>> LabelsOf(const VectorSource& source, const TableStamp& stamp,
+                                                    const Missing& missing = {}) {
     std::vector<std::string> labels;
-    if (const Keys* keys = std::get_if<Keys>(&source)) return keys->values;
+    const bool for_people = command_.output == Output::kTable;
+    if (const Keys* keys = std::get_if<Keys>(&source)) {
+      labels = keys->values;
+      for (std::string& label : labels) {
+        if (for_people && missing.contains(label)) label += " (missing)";
+      }
+      return labels;
+    }
     if (const Ids* ids = std::get_if<Ids>(&source)) {
-      if (command_.output != Output::kTable) {
+      if (!for_people) {
         for (const int64_t id : ids->values) labels.push_back(absl::StrCat(id));
         return labels;
       }
-      const absl::StatusOr<std::vector<RowName>> names = NamesOf(*ids, stamp);
+      Ids found;
+      for (const int64_t id : ids->values) {
+        if (!missing.contains(absl::StrCat(id))) found.values.push_back(id);
+      }
+      const absl::StatusOr<std::vector<RowName>> names = NamesOf(found, stamp);
       if (!names.ok()) return names.status();
-      for (const RowName& name : *names) {
-        labels.push_back(name.key.empty() ? absl::StrCat("id ", name.id)
-                                          : absl::StrCat(name.key, " (id ", name.id, ")"));
+      auto name = names->begin();
+      for (const int64_t id : ids->values) {
+        if (missing.contains(absl::StrCat(id))) {
+          labels.push_back(absl::StrCat("id ", id, " (missing)"));
+          continue;
+        }
+        labels.push_back(name->key.empty() ? absl::StrCat("id ", id) : absl::StrCat(name->key, " (id ", id, ")"));
+        ++name;
       }
       return labels;
     }
@@ -151,7 +203,9 @@ class Runner {
     if (!HasRows()) return Usage(Nothing("keys as words, or --ids"));
     absl::StatusOr<Rows> rows = ReadRows();
     if (!rows.ok()) return Usage(rows.status());
-    const LookupRequest request{.table = {command_.table, 0}, .rows = *std::move(rows)};
+    LookupRequest request;
+    request.table.name = command_.table;
+    request.rows = *std::move(rows);
     const absl::StatusOr<LookupResult> result = client_->Lookup(request, TimeLeft());
     if (!result.ok()) return Failed(result.status());
     std::vector<RowName> names;
@@ -181,21 +235,50 @@ class Runner {
       if (!vectors.ok()) return Usage(vectors.status());
       request.targets = *std::move(vectors);
     }
-    const absl::StatusOr<TableInfo> info = client_->GetTable({command_.table, 0}, TimeLeft());
-    if (!info.ok()) return Failed(info.status());
-    request.table.name = info->name;
-    request.k = command_.k;
-    request.metric = command_.metric;
-    request.include_inputs = command_.include_inputs;
-    request.return_keys = info->has_keys;
-    request.return_vectors = command_.return_vectors;
-    const absl::StatusOr<NearestNeighbourResult> result = client_->NearestNeighbour(request, TimeLeft());
+    if (absl::Status status = ReadFilter(request.filter); !status.ok()) return Usage(status);
+    const absl::StatusOr<NearestNeighbourResult> result = Search(request);
     if (!result.ok()) return Failed(result.status());
-    const absl::StatusOr<std::vector<std::string>> labels = LabelsOf(request.targets, result->table);
+    Missing missing;
+    AddMissing(request.targets, result->missing_positions, missing);
+    const absl::StatusOr<std::vector<std::string>> labels = LabelsOf(request.targets, result->table, missing);
     if (!labels.ok()) return Failed(labels.status());
     PrintNeighbours(*result, *labels, command_.output, out_);
     return Done();
   }
+
+  // INVALID_ARGUMENT for words that cannot be read.
+  absl::Status ReadFilter(Filter& filter) {
+    absl::StatusOr<Ids> allow = ParseIds(command_.allow, in_);
+    if (!allow.ok()) return absl::InvalidArgumentError(absl::StrCat("--allow: ", allow.status().message()));
+    if (command_.allow_given) filter.allow = std::move(allow->values);
+    absl::StatusOr<Ids> deny = ParseIds(command_.deny, in_);
+    if (!deny.ok()) return absl::InvalidArgumentError(absl::StrCat("--deny: ", deny.status().message()));
+    filter.deny = std::move(deny->values);
+    if (command_.rows.empty()) return absl::OkStatus();
+    const auto range = ParseRowRange(command_.rows);
+    if (!range.ok()) return absl::InvalidArgumentError(absl::StrCat("--rows: ", range.status().message()));
+    std::tie(filter.first_row, filter.end_row) = *range;
+    return absl::OkStatus();
+  }
+
+  // Sends a search whose query and filter are set, with what the command line says of it.
+  absl::StatusOr<NearestNeighbourResult> Search(NearestNeighbourRequest& request) {
+    const absl::StatusOr<TableInfo> info = client_->GetTable({command_.table, 0}, TimeLeft());
+    if (!info.ok()) return info.status();
+    request.table.name = info->name;
+    request.k = command_.k;
+    request.metric = command_.metric;
+    request.include_inputs = command_.include_inputs;
+    request.score_threshold = command_.threshold;
+    request.missing = command_.missing;
+    request.return_keys = info->has_keys;
+    request.return_vectors = command_.return_vectors;
+    return client_->NearestNeighbour(request, TimeLeft());
+  }
+
+  int Analogy();
+  int OddOneOut();
+  int Resolve();
 
   // The table that is named, or all.
   absl::StatusOr<std::vector<TableInfo>> NamedTables() {
@@ -281,6 +364,9 @@ int Runner::Similarity() {
   SimilarityRequest request;
   request.table.name = command_.table;
   request.metric = command_.metric;
+  request.missing = command_.missing;
+  request.reduce = command_.reduce;
+  const bool reduced = command_.reduce != Reduce::kNone;
   const bool mixed = HasRows() && !command_.vectors.empty();
   const VectorSource& operands = HasRows() ? rows : vectors;  // of the one kind there is, unless mixed
   absl::StatusOr<Sides> sides = Sides();
@@ -288,7 +374,7 @@ int Runner::Similarity() {
     request.left = vectors;
     request.right = rows;
     request.layout = command_.pairing == Pairing::kPairwise ? Layout::kPairwise : Layout::kAllPairs;
-    if (request.layout == Layout::kPairwise && CountOf(vectors) != CountOf(rows)) {
+    if (request.layout == Layout::kPairwise && !reduced && CountOf(vectors) != CountOf(rows)) {
       return Usage(absl::InvalidArgumentError(absl::StrCat("--layout pairwise needs as many vectors as rows, given ",
                                                            CountOf(vectors), " and ", CountOf(rows))));
     }
@@ -299,15 +385,97 @@ int Runner::Similarity() {
     request.right = Picked(operands, sides->right);
     request.layout = sides->layout;
   }
+  if (reduced) request.layout = Layout::kPairwise;
   const absl::StatusOr<SimilarityResult> result = client_->Similarity(request, TimeLeft());
   if (!result.ok()) return Failed(result.status());
-  const absl::StatusOr<std::vector<std::string>> labels = LabelsOf(operands, result->table);
+  Missing missing;
+  AddMissing(request.left, result->missing_left, missing);
+  AddMissing(request.right, result->missing_right, missing);
+  const absl::StatusOr<std::vector<std::string>> labels = LabelsOf(operands, result->table, missing);
   if (!labels.ok()) return Failed(labels.status());
-  if (mixed) {
+  if (reduced) {
+    const auto mean_of = [](const std::vector<std::string>& names) {
+      return absl::StrCat("mean of ", absl::StrJoin(names, ", "));
+    };
+    const std::string left = mean_of(mixed ? *LabelsOf(vectors, result->table) : Picked(*labels, sides->left));
+    const std::string right = mean_of(mixed ? *labels : Picked(*labels, sides->right));
+    PrintSimilarity(*result, {left}, {right}, command_.output, out_);
+  } else if (mixed) {
     PrintSimilarity(*result, *LabelsOf(vectors, result->table), *labels, command_.output, out_);
   } else {
     PrintSimilarity(*result, Picked(*labels, sides->left), Picked(*labels, sides->right), command_.output, out_);
   }
+  return Done();
+}
+
+int Runner::Analogy() {
+  absl::StatusOr<client::Analogy> analogy = ParseAnalogy(command_.keys);
+  if (!analogy.ok()) return Usage(analogy.status());
+  analogy->positive.insert(analogy->positive.end(), command_.positive.begin(), command_.positive.end());
+  analogy->negative.insert(analogy->negative.end(), command_.negative.begin(), command_.negative.end());
+  if (analogy->positive.empty() && analogy->negative.empty()) {
+    return Usage(Nothing("words such as king - man + woman, --positive or --negative"));
+  }
+  std::string label = absl::StrJoin(analogy->positive, " + ");
+  for (const std::string& key : analogy->negative) absl::StrAppend(&label, label.empty() ? "- " : " - ", key);
+  NearestNeighbourRequest request;
+  if (absl::Status status = ReadFilter(request.filter); !status.ok()) return Usage(status);
+  ExampleQuery& query = request.examples.emplace_back();
+  query.positive.push_back(Keys{std::move(analogy->positive), {}});
+  query.negative.push_back(Keys{std::move(analogy->negative), {}});
+  const absl::StatusOr<NearestNeighbourResult> result = Search(request);
+  if (!result.ok()) return Failed(result.status());
+  const bool is_missing = !result->missing_positions.empty() && command_.output == Output::kTable;
+  PrintNeighbours(*result, {is_missing ? label + " (names a missing row)" : label}, command_.output, out_);
+  return Done();
+}
+
+// The words themselves, by closeness to the mean of their unit vectors: the last one is the odd one out.
+int Runner::OddOneOut() {
+  const absl::StatusOr<Keys> words = ParseKeys(command_.keys, in_);
+  if (!words.ok()) return Usage(words.status());
+  ResolveKeysRequest resolve;
+  resolve.table.name = command_.table;
+  resolve.query = *words;
+  if (std::set(words->values.begin(), words->values.end()).size() < 3) {
+    return Usage(absl::InvalidArgumentError("odd-one-out needs three different words or more"));
+  }
+  absl::StatusOr<ResolveKeysResult> resolved = client_->ResolveKeys(resolve, TimeLeft());
+  if (!resolved.ok()) return Failed(resolved.status());
+  NearestNeighbourRequest request;
+  request.table = {resolved->table.name, resolved->table.version};
+  request.k = static_cast<int32_t>(words->values.size());
+  request.metric = Metric::kCosine;
+  request.include_inputs = true;
+  request.return_keys = true;
+  request.examples.push_back(
+      {.positive = {Ids{resolved->ids, {}}}, .negative = {}, .positive_weights = {}, .negative_weights = {}});
+  request.filter.allow = std::move(resolved->ids);
+  const absl::StatusOr<NearestNeighbourResult> result = client_->NearestNeighbour(request, TimeLeft());
+  if (!result.ok()) return Failed(result.status());
+  const std::vector<std::string>& ranked = result->results.front().keys;
+  if (command_.output == Output::kTable && !ranked.empty()) out_ << Printable(ranked.back()) << "\n\n";
+  PrintNeighbours(*result, {absl::StrCat("mean of ", absl::StrJoin(words->values, ", "))}, command_.output, out_);
+  return Done();
+}
+
+int Runner::Resolve() {
+  if (HasRows() == command_.prefix.has_value()) {
+    return Usage(HasRows() ? absl::InvalidArgumentError("give rows or --prefix, not both")
+                           : Nothing("keys as words, --ids or --prefix"));
+  }
+  ResolveKeysRequest request;
+  request.table.name = command_.table;
+  if (HasRows()) {
+    absl::StatusOr<Rows> rows = ReadRows();
+    if (!rows.ok()) return Usage(rows.status());
+    std::visit([&](auto& list) { request.query = std::move(list); }, *rows);
+  } else {
+    request.query = KeyPrefix{*command_.prefix, command_.limit};
+  }
+  const absl::StatusOr<ResolveKeysResult> result = client_->ResolveKeys(request, TimeLeft());
+  if (!result.ok()) return Failed(result.status());
+  PrintResolved(*result, command_.output, out_);
   return Done();
 }
 

@@ -26,6 +26,9 @@ constexpr CommandName kCommands[] = {
     {"lookup", CommandKind::kLookup, "Rows of the table, by key or id"},
     {"similarity", CommandKind::kSimilarity, "Scores between rows or vectors"},
     {"neighbours", CommandKind::kNeighbours, "The rows closest to each row or vector"},
+    {"analogy", CommandKind::kAnalogy, "The rows closest to king - man + woman"},
+    {"odd-one-out", CommandKind::kOddOneOut, "The word that does not match the others"},
+    {"resolve", CommandKind::kResolve, "Keys to ids, ids to keys, keys with a prefix"},
     {"tables", CommandKind::kTables, "What the server holds"},
     {"versions", CommandKind::kVersions, "Versions of the tables: which serves, which are in memory"},
     {"reload", CommandKind::kReload, "Load a table again, or from another file, and serve it"},
@@ -77,6 +80,10 @@ Examples
   embedding-cli similarity robot arm box tool
   embedding-cli neighbours king --k 10
   embedding-cli neighbours --vector 0.1,-2,3 --metric dot --output json
+  embedding-cli neighbours king --rows :1000 --deny 5,17 --threshold 0.6
+  embedding-cli analogy king - man + woman
+  embedding-cli odd-one-out france germany piano italy
+  embedding-cli resolve --prefix king
   embedding-cli convert glove.txt glove.safetensors --dtype F16
   embedding-cli inspect model.safetensors,tensor=embeddings.weight
 )",
@@ -108,6 +115,12 @@ class CommandParser {
         AddRows("Keys of the rows");
         AddVectors("With rows: the vectors are the left side, the rows the right side.");
         AddMetric();
+        AddMissing("zero", "of a row that does not exist: fail, or let it be a vector of zeros");
+        app_.add_option(
+                "--reduce", reduce_,
+                "mean: one score, between the means of both sides (by --layout: the first against the others, or "
+                "every second one against the rest)")
+            ->check(CLI::IsMember({"mean"}));
         app_.add_option("--layout", pairing_,
                         "first: the first with each of the others (or each vector with each row); pairwise: 1st with "
                         "2nd, 3rd with 4th (or vector i with row i); all-pairs: each with each")
@@ -118,12 +131,26 @@ class CommandParser {
         AddTable();
         AddRows("Keys of the rows whose neighbours are wanted");
         AddVectors("Instead of rows.");
-        AddMetric();
-        app_.add_option("-k,--k", command_.k, "Neighbours of each query")
-            ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()))
+        AddSearch("Let a row be its own neighbour");
+        break;
+      case CommandKind::kAnalogy:
+        AddTable();
+        app_.add_option("words", command_.keys, "Keys with + or - between them: king - man + woman");
+        app_.add_option("--positive", command_.positive, "Keys that are added, as unit vectors");
+        app_.add_option("--negative", command_.negative, "Keys that are subtracted, as unit vectors");
+        AddSearch("Let the words themselves be found");
+        break;
+      case CommandKind::kOddOneOut:
+        AddTable();
+        app_.add_option("words", command_.keys, "Three keys or more");
+        break;
+      case CommandKind::kResolve:
+        AddTable();
+        AddRows("Keys whose ids are wanted");
+        app_.add_option("--prefix", prefix_, "Instead: the keys that start with this, in byte order");
+        app_.add_option("--limit", command_.limit, "Of --prefix: keys at most")
+            ->check(CLI::Range(1, 10000))
             ->capture_default_str();
-        app_.add_flag("--include-inputs", command_.include_inputs, "Let a row be its own neighbour");
-        app_.add_flag("--vectors", command_.return_vectors, "Show the neighbours' vectors too");
         break;
       case CommandKind::kTables:
         AddTable();
@@ -157,7 +184,8 @@ class CommandParser {
                       "Print each change until interrupted, or until --deadline if that is given");
         break;
     }
-    app_.footer(name.kind <= CommandKind::kNeighbours ? absl::StrCat(kSpellings, kExitCodes) : kExitCodes);
+    const bool names_rows = name.kind <= CommandKind::kNeighbours || name.kind == CommandKind::kResolve;
+    app_.footer(names_rows ? absl::StrCat(kSpellings, kExitCodes) : kExitCodes);
   }
 
   CLI::App& app() { return app_; }
@@ -204,6 +232,28 @@ class CommandParser {
         ->check(CLI::IsMember({"cosine", "dot", "euclidean"}));
   }
 
+  void AddMissing(const char* other, const char* what) {
+    app_.add_option("--missing", missing_, absl::StrCat("What becomes ", what))
+        ->check(CLI::IsMember({"error", other}))
+        ->capture_default_str();
+  }
+
+  // What every search for neighbours takes.
+  void AddSearch(const char* include_inputs) {
+    AddMetric();
+    app_.add_option("-k,--k", command_.k, "Neighbours of each query")
+        ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()))
+        ->capture_default_str();
+    app_.add_flag("--include-inputs", command_.include_inputs, include_inputs);
+    app_.add_flag("--vectors", command_.return_vectors, "Show the neighbours' vectors too");
+    app_.add_option("--allow", command_.allow, "Only rows with these ids: 5 or 0-9,17; may be repeated")
+        ->allow_extra_args(false);
+    app_.add_option("--deny", command_.deny, "No rows with these ids; may be repeated")->allow_extra_args(false);
+    app_.add_option("--rows", command_.rows, "Only rows A <= id < B, as A:B, A: or :B");
+    app_.add_option("--threshold", threshold_, "Only rows at least this close");
+    AddMissing("skip", "of a query that names a row that does not exist: fail, or an empty result");
+  }
+
   ParsedLine Finish() {
     static const std::map<std::string, Output> kOutputs = {
         {"table", Output::kTable}, {"json", Output::kJson}, {"jsonl", Output::kJsonl}, {"csv", Output::kCsv}};
@@ -216,6 +266,13 @@ class CommandParser {
     command_.output = kOutputs.at(output_);
     command_.metric = kMetrics.at(metric_);
     command_.pairing = kPairings.at(pairing_);
+    static const std::map<std::string, MissingPolicy> kPolicies = {
+        {"error", MissingPolicy::kError}, {"zero", MissingPolicy::kZero}, {"skip", MissingPolicy::kSkip}};
+    command_.missing = kPolicies.at(missing_);
+    if (!reduce_.empty()) command_.reduce = Reduce::kMean;
+    if (Given("--threshold")) command_.threshold = threshold_;
+    if (Given("--prefix")) command_.prefix = prefix_;
+    command_.allow_given = Given("--allow");
     command_.deadline_given = app_.count("--deadline") > 0;
     absl::Duration deadline;
     if (!absl::ParseDuration(deadline_, &deadline) || deadline < absl::Milliseconds(1) || deadline > absl::Hours(24)) {
@@ -224,6 +281,12 @@ class CommandParser {
     }
     command_.client.deadline = std::chrono::milliseconds(absl::ToInt64Milliseconds(deadline));
     return {command_, 0, "", ""};
+  }
+
+  // Whether the flag is one of this command's and on the line.
+  bool Given(const char* flag) const {
+    const CLI::Option* const option = app_.get_option_no_throw(flag);
+    return option != nullptr && option->count() > 0;
   }
 
   std::string Unexpected() const {
@@ -250,6 +313,10 @@ class CommandParser {
   std::string output_ = "table";
   std::string metric_;
   std::string pairing_ = "first";
+  std::string missing_ = "error";
+  std::string reduce_;
+  std::string prefix_;
+  float threshold_ = 0;
 };
 
 // Flags of any command that are followed by a value.

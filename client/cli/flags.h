@@ -15,6 +15,9 @@ enum class CommandKind {
   kLookup,
   kSimilarity,
   kNeighbours,
+  kAnalogy,
+  kOddOneOut,
+  kResolve,
   kTables,
   kVersions,
   kReload,
@@ -39,18 +42,29 @@ struct Command {
   bool deadline_given = false;
   Output output = Output::kTable;
   std::string table;
-  std::vector<std::string> keys;     // "-": one per line of stdin
-  std::vector<std::string> ids;      // "0-9,17", "-"
-  std::vector<std::string> vectors;  // "1,0.5,-2", "-"
+  std::vector<std::string> keys;      // "-": one per line of stdin
+  std::vector<std::string> ids;       // "0-9,17", "-"
+  std::vector<std::string> vectors;   // "1,0.5,-2", "-"
+  std::vector<std::string> positive;  // of analogy, beside the expression in keys
+  std::vector<std::string> negative;
   int32_t k = 10;
   Metric metric = Metric::kTableDefault;
   Pairing pairing = Pairing::kFirst;
   bool include_inputs = false;
   bool return_vectors = false;
-  std::string path;                  // of reload
-  std::vector<std::string> options;  // of reload: "key=value"
-  uint64_t version = 0;              // of rollback and unload; 0: not given
-  std::string service;               // of health
+  std::vector<std::string> allow;  // as ids
+  std::vector<std::string> deny;
+  bool allow_given = false;
+  std::string rows;  // "A:B"; empty: all
+  std::optional<float> threshold;
+  MissingPolicy missing = MissingPolicy::kError;
+  Reduce reduce = Reduce::kNone;
+  std::optional<std::string> prefix;  // of resolve
+  int32_t limit = 10;                 // of resolve
+  std::string path;                   // of reload
+  std::vector<std::string> options;   // of reload: "key=value"
+  uint64_t version = 0;               // of rollback and unload; 0: not given
+  std::string service;                // of health
   bool watch = false;
 };
 

@@ -78,6 +78,8 @@ std::string ToJson(const SimilarityResult& result) {
   wire.mutable_scores()->mutable_values()->Assign(result.scores.begin(), result.scores.end());
   wire.set_metric(ToWire(result.metric));
   wire.set_higher_is_closer(result.higher_is_closer);
+  wire.mutable_missing_left()->Assign(result.missing_left.begin(), result.missing_left.end());
+  wire.mutable_missing_right()->Assign(result.missing_right.begin(), result.missing_right.end());
   return Json(wire, /*pretty=*/false);
 }
 
@@ -93,6 +95,15 @@ std::string ToJson(const NearestNeighbourResult& result) {
   }
   wire.set_metric(ToWire(result.metric));
   wire.set_higher_is_closer(result.higher_is_closer);
+  wire.mutable_missing_positions()->Assign(result.missing_positions.begin(), result.missing_positions.end());
+  return Json(wire, /*pretty=*/false);
+}
+
+std::string ToJson(const ResolveKeysResult& result) {
+  v1::ResolveKeysResponse wire;
+  StampToWire(result.table, *wire.mutable_table());
+  wire.mutable_ids()->Assign(result.ids.begin(), result.ids.end());
+  wire.mutable_keys()->Assign(result.keys.begin(), result.keys.end());
   return Json(wire, /*pretty=*/false);
 }
 

@@ -12,6 +12,7 @@ namespace embedding::client {
 std::string ToJson(const LookupResult& result);
 std::string ToJson(const SimilarityResult& result);
 std::string ToJson(const NearestNeighbourResult& result);
+std::string ToJson(const ResolveKeysResult& result);
 std::string ToJson(const ServerInfo& info, bool pretty);
 std::string ToJson(const TableInfo& table);                // a TableInfo, on one line
 std::string ToJson(const std::vector<TableInfo>& tables);  // a ListTablesResponse

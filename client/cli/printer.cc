@@ -223,6 +223,25 @@ void PrintNeighbours(const NearestNeighbourResult& result, const std::vector<std
   }
 }
 
+void PrintResolved(const ResolveKeysResult& result, Output output, std::ostream& out) {
+  if (output == Output::kJson) {
+    out << ToJson(result) << "\n";
+    return;
+  }
+  TextTable table({{"ID", Align::kRight}, {"KEY", Align::kLeft}});
+  if (output == Output::kCsv) WriteCsvLine({"id", "key"}, out);
+  for (size_t i = 0; i < result.ids.size(); ++i) {
+    if (output == Output::kJsonl) {
+      out << "{\"id\":" << result.ids[i] << ",\"key\":" << JsonString(result.keys[i]) << "}\n";
+    } else if (output == Output::kCsv) {
+      WriteCsvLine({absl::StrCat(result.ids[i]), result.keys[i]}, out);
+    } else {
+      table.AddRow({absl::StrCat(result.ids[i]), result.keys[i]});
+    }
+  }
+  if (output == Output::kTable) table.Write(out);
+}
+
 void PrintTables(const std::vector<TableInfo>& tables, Output output, std::ostream& out) {
   if (output == Output::kJson) {
     out << ToJson(tables) << "\n";

@@ -19,13 +19,16 @@ struct RowName {
 // names: one per row of the result; not looked at for json.
 void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, Output output, std::ostream& out);
 
-// left, right: what each vector is called; as many as the result has rows and columns.
+// left, right: what each vector is called; as many as the result has rows and columns. Of a result of means: what each
+// side is called.
 void PrintSimilarity(const SimilarityResult& result, const std::vector<std::string>& left,
                      const std::vector<std::string>& right, Output output, std::ostream& out);
 
 // queries: what each query is called.
 void PrintNeighbours(const NearestNeighbourResult& result, const std::vector<std::string>& queries, Output output,
                      std::ostream& out);
+
+void PrintResolved(const ResolveKeysResult& result, Output output, std::ostream& out);
 
 void PrintTables(const std::vector<TableInfo>& tables, Output output, std::ostream& out);
 // One line per version: table, version, state, whether it serves, and why it was refused.

@@ -111,4 +111,42 @@ absl::StatusOr<Vectors> ParseVectors(const std::vector<std::string>& words, std:
   return vectors;
 }
 
+absl::StatusOr<Analogy> ParseAnalogy(const std::vector<std::string>& words) {
+  Analogy analogy;
+  std::string sign;
+  for (const std::string& word : words) {
+    if (word == "+" || word == "-") {
+      if (!sign.empty()) return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" stands behind \"", sign, "\""));
+      sign = word;
+      continue;
+    }
+    const bool is_first = analogy.positive.empty() && analogy.negative.empty();
+    if (sign.empty() && !is_first) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", Escaped(word), "\" has no sign: write + or - before it, as in king - man + woman"));
+    }
+    (sign == "-" ? analogy.negative : analogy.positive).push_back(word);
+    sign.clear();
+  }
+  if (!sign.empty()) return absl::InvalidArgumentError(absl::StrCat("no key stands behind the last \"", sign, "\""));
+  return analogy;
+}
+
+absl::StatusOr<std::pair<int64_t, int64_t>> ParseRowRange(const std::string& word) {
+  const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(word, absl::MaxSplits(':', 1));
+  int64_t first = 0, end = 0;
+  const bool has_end = !ends.second.empty();
+  const bool readable = absl::StrContains(word, ':') &&
+                        (ends.first.empty() || (absl::SimpleAtoi(ends.first, &first) && first >= 0)) &&
+                        (!has_end || (absl::SimpleAtoi(ends.second, &end) && end >= 0));
+  if (!readable) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", Escaped(word), "\" is no range of rows such as 0:1000, :1000 or 500:"));
+  }
+  if (has_end && end <= first) {
+    return absl::InvalidArgumentError(absl::StrCat("the range \"", Escaped(word), "\" holds no row"));
+  }
+  return std::pair(first, end);
+}
+
 }  // namespace embedding::client

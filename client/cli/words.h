@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <istream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,5 +24,15 @@ absl::StatusOr<Keys> ParseKeys(const std::vector<std::string>& words, std::istre
 // Each word one vector: numbers with commas (or white space) between; "-" stands for the lines of `in`. All must be as
 // long as the first.
 absl::StatusOr<Vectors> ParseVectors(const std::vector<std::string>& words, std::istream& in);
+
+// An analogy as it is said: "king - man + woman" as words, each key behind its sign, the first one with or without.
+struct Analogy {
+  std::vector<std::string> positive;
+  std::vector<std::string> negative;
+};
+absl::StatusOr<Analogy> ParseAnalogy(const std::vector<std::string>& words);
+
+// "A:B": rows A <= id < B; either may be left out. Gives {first, end}, end 0 for the end of the table.
+absl::StatusOr<std::pair<int64_t, int64_t>> ParseRowRange(const std::string& word);
 
 }  // namespace embedding::client

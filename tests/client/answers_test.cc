@@ -113,6 +113,19 @@ TEST(TakeNeighboursTest, NeedsAVectorForEachIdWhenAskedFor) {
   EXPECT_TRUE(TakeNeighbours(wire, request, out).ok());
 }
 
+TEST(TakePositionsTest, NeedsAscendingPositionsOfThePart) {
+  const auto take = [](std::vector<int64_t> positions, std::vector<int64_t>* out) {
+    google::protobuf::RepeatedField<int64_t> wire(positions.begin(), positions.end());
+    return TakePositions(wire, /*begin=*/10, /*size=*/3, "missing_left", *out);
+  };
+  std::vector<int64_t> out = {7};
+  EXPECT_TRUE(take({0, 2}, &out).ok());
+  EXPECT_THAT(out, ElementsAre(7, 10, 12));
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{3}, {-1}, {1, 1}, {2, 0}}) {
+    EXPECT_EQ(take(wrong, &out).code(), absl::StatusCode::kInternal);
+  }
+}
+
 TEST(CheckResolvedTest, NeedsAKeyForEachIdAndOneForEachRow) {
   v1::ResolveKeysResponse wire;
   wire.add_ids(1);

@@ -94,6 +94,99 @@ TEST(EmbeddingClientTest, RequestsStayUnderTheirBytes) {
   EXPECT_GT(fake.calls(), 10);
 }
 
+TEST(EmbeddingClientTest, ExamplesAreSplitAndJoinedInOrder) {
+  FakeService fake({.max_ids = 5, .max_queries = 2});
+  NearestNeighbourRequest request;
+  for (int64_t i = 0; i < 5; ++i) {
+    ExampleQuery& query = request.examples.emplace_back();
+    query.positive = {Ids{{10 * i, 1}, {}}, Keys{{"k5"}, {}}};
+    query.negative = {Vectors{{2, 0, 0}, 3}};
+    query.positive_weights = {1, 2, 3};
+  }
+  request.k = 2;
+  request.include_inputs = true;
+  const auto found = ClientOf(fake.address())->NearestNeighbour(request);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(fake.sizes(), ElementsAre(1, 1, 1, 1, 1));  // four examples each, five at most in one call
+  ASSERT_EQ(found->results.size(), 5u);
+  EXPECT_THAT(found->results[4].ids, ElementsAre(45, 46));  // 40 + 1 + 5 - 2, and on
+  const v1::NearestNeighbourRequest sent = fake.last_search();
+  EXPECT_FALSE(sent.has_targets());
+  EXPECT_THAT(sent.examples().queries(0).positive_weights(), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(sent.examples().queries(0).negative_weights().empty());
+}
+
+TEST(EmbeddingClientTest, FilterAndThresholdGoAlongWithEveryPart) {
+  FakeService fake({.max_queries = 2});
+  NearestNeighbourRequest request;
+  request.targets = CountingIds(5);
+  request.filter.allow.emplace();
+  request.filter.deny = {3, 4};
+  request.filter.first_row = 5;
+  request.filter.end_row = 9;
+  request.score_threshold = 0;
+  ASSERT_TRUE(ClientOf(fake.address())->NearestNeighbour(request).ok());
+  EXPECT_EQ(fake.calls(), 3);
+  const v1::NearestNeighbourRequest sent = fake.last_search();
+  EXPECT_TRUE(sent.filter().has_allow());
+  EXPECT_THAT(sent.filter().allow().values(), testing::IsEmpty());
+  EXPECT_THAT(sent.filter().deny().values(), ElementsAre(3, 4));
+  EXPECT_EQ(sent.filter().first_row(), 5);
+  EXPECT_EQ(sent.filter().end_row(), 9);
+  EXPECT_TRUE(sent.has_score_threshold());
+  request.filter.allow.reset();
+  request.score_threshold.reset();
+  ASSERT_TRUE(ClientOf(fake.address())->NearestNeighbour(request).ok());
+  EXPECT_FALSE(fake.last_search().filter().has_allow());
+  EXPECT_FALSE(fake.last_search().has_score_threshold());
+}
+
+TEST(EmbeddingClientTest, MissingPositionsCountFromTheWholeBatch) {
+  FakeService fake({.rows = 10, .max_queries = 2, .max_pairs = 2});
+  NearestNeighbourRequest search;
+  search.targets = Ids{{1, 10, 2, 3, 99}, {}};
+  search.missing = MissingPolicy::kSkip;
+  const auto found = ClientOf(fake.address())->NearestNeighbour(search);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->missing_positions, ElementsAre(1, 4));
+  EXPECT_THAT(found->results[4].ids, testing::IsEmpty());
+  SimilarityRequest pairs;
+  pairs.left = Ids{{1, 10, 11}, {}};
+  pairs.right = Ids{{12, 2, 13, 14}, {}};
+  pairs.layout = Layout::kAllPairs;
+  pairs.missing = MissingPolicy::kZero;
+  const auto scores = ClientOf(fake.address())->Similarity(pairs);
+  ASSERT_TRUE(scores.ok()) << scores.status();
+  EXPECT_THAT(scores->missing_left, ElementsAre(1, 2));
+  EXPECT_THAT(scores->missing_right, ElementsAre(0, 2, 3));
+}
+
+TEST(EmbeddingClientTest, MeansAreOneCallWhateverTheLimits) {
+  FakeService fake({.max_ids = 2, .max_pairs = 1});
+  SimilarityRequest request;
+  request.left = Ids{{1, 2, 3}, {}};
+  request.right = Vectors{{4, 0, 6, 0}, 2};
+  request.reduce = Reduce::kMean;
+  const auto result = ClientOf(fake.address())->Similarity(request);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->scores, ElementsAre(2005));
+  EXPECT_THAT(result->shape, ElementsAre(1));
+  EXPECT_EQ(fake.calls(), 1);
+}
+
+TEST(EmbeddingClientTest, TargetsAndExamplesTogetherAreRefused) {
+  FakeService fake({});
+  NearestNeighbourRequest request;
+  request.targets = CountingIds(1);
+  request.examples.emplace_back().positive = {CountingIds(1)};
+  EXPECT_EQ(Message(ClientOf(fake.address())->NearestNeighbour(request).status()),
+            "targets and examples are given, must be one of them");
+  request.targets = Ids{};
+  request.examples[0].negative = {Ids{}, Vectors{{1, 2, 3}, 2}};
+  EXPECT_EQ(Message(ClientOf(fake.address())->NearestNeighbour(request).status()),
+            "examples[0].negative[1] holds 3 values, which is no whole number of vectors of dim 2");
+}
+
 TEST(EmbeddingClientTest, EmptyLookupKeepsTheWidth) {
   FakeService fake({});
   const auto rows = ClientOf(fake.address())->Lookup({.table = {}, .rows = Ids{}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "grpcpp/server_builder.h"
@@ -41,6 +42,25 @@ std::vector<double> NumbersOf(const v1::VectorSet& set) {
     numbers.push_back(first);
   }
   return numbers;
+}
+
+std::vector<double> NumbersOf(const v1::ExampleQueries& examples) {
+  std::vector<double> numbers;
+  for (const v1::ExampleQuery& query : examples.queries()) {
+    double sum = 0;
+    for (const v1::VectorSet& set : query.positive()) {
+      for (const double number : NumbersOf(set)) sum += number;
+    }
+    for (const v1::VectorSet& set : query.negative()) {
+      for (const double number : NumbersOf(set)) sum -= number;
+    }
+    numbers.push_back(sum);
+  }
+  return numbers;
+}
+
+double MeanOf(const std::vector<double>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
 }
 
 void AddFloat(std::string& data, double value) {
@@ -88,6 +108,15 @@ class FakeService::Embedding : public v1::EmbeddingService::Service {
     const std::vector<double> left = NumbersOf(request->left());
     const std::vector<double> right = NumbersOf(request->right());
     const bool all_pairs = request->layout() == v1::LAYOUT_ALL_PAIRS;
+    if (request->reduce() == v1::REDUCE_MEAN) {
+      return fake_.Answer(*context, request->table(), *response->mutable_table(), 1, [&] {
+        response->mutable_scores()->set_dtype(v1::DTYPE_F32);
+        response->mutable_scores()->add_shape(1);
+        AddFloat(*response->mutable_scores()->mutable_data(), 1000 * MeanOf(left) + MeanOf(right));
+        response->set_metric(v1::METRIC_EUCLIDEAN);
+        return grpc::Status::OK;
+      });
+    }
     const auto pairs = static_cast<int64_t>(all_pairs ? left.size() * right.size() : left.size());
     return fake_.Answer(*context, request->table(), *response->mutable_table(), pairs, [&] {
       if (pairs > fake_.settings_.max_pairs) return OverLimit("--max-pairs", pairs, fake_.settings_.max_pairs);
@@ -100,20 +129,36 @@ class FakeService::Embedding : public v1::EmbeddingService::Service {
           AddFloat(*scores.mutable_data(), 1000 * left[i] + right[j]);
         }
       }
+      if (request->missing() == v1::MISSING_POLICY_ZERO) {
+        const auto add_missing = [&](const std::vector<double>& numbers, auto* positions) {
+          for (size_t i = 0; i < numbers.size(); ++i) {
+            if (numbers[i] >= static_cast<double>(fake_.settings_.rows)) positions->Add(static_cast<int64_t>(i));
+          }
+        };
+        add_missing(left, response->mutable_missing_left());
+        add_missing(right, response->mutable_missing_right());
+      }
       response->set_metric(v1::METRIC_EUCLIDEAN);
       return grpc::Status::OK;
     });
   }
 
-  // The neighbours of a query with number q are q + 1, q + 2, ..., q + k with scores 1, 2, ..., k.
+  // The neighbours of a query with number q are q + 1, q + 2, ..., q + k with scores 1, 2, ..., k. The number of a
+  // query by examples is the sum of its positives less its negatives. Under SKIP a number that is no row finds nothing.
   grpc::Status NearestNeighbour(grpc::ServerContext* context, const v1::NearestNeighbourRequest* request,
                                 v1::NearestNeighbourResponse* response) override {
-    const std::vector<double> queries = NumbersOf(request->targets());
+    const std::vector<double> queries =
+        request->has_examples() ? NumbersOf(request->examples()) : NumbersOf(request->targets());
     const auto count = static_cast<int64_t>(queries.size());
     return fake_.Answer(*context, request->table(), *response->mutable_table(), count, [&] {
       if (count > fake_.settings_.max_queries) return OverLimit("--max-queries", count, fake_.settings_.max_queries);
+      fake_.last_search_ = *request;
       for (const double query : queries) {
         v1::Neighbours& neighbours = *response->add_results();
+        if (request->missing() == v1::MISSING_POLICY_SKIP && query >= static_cast<double>(fake_.settings_.rows)) {
+          response->add_missing_positions(response->results_size() - 1);
+          continue;
+        }
         for (int rank = 1; rank <= request->k(); ++rank) {
           neighbours.add_ids(static_cast<int64_t>(query) + rank);
           neighbours.add_scores(static_cast<float>(rank));
@@ -246,6 +291,11 @@ grpc::Status FakeService::Answer(grpc::ServerContext& context, const v1::TableSp
   stamp.set_version(settings_.version);
   stamp.set_fingerprint(settings_.fingerprint);
   return answer();
+}
+
+v1::NearestNeighbourRequest FakeService::last_search() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return last_search_;
 }
 
 int FakeService::calls() const {

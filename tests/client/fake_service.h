@@ -46,6 +46,7 @@ class FakeService {
   int table_calls() const;
   // Elements of each call in turn: ids, pairs or queries.
   std::vector<int64_t> sizes() const;
+  v1::NearestNeighbourRequest last_search() const;
 
  private:
   class Embedding;
@@ -64,6 +65,7 @@ class FakeService {
   int info_calls_ = 0;
   int table_calls_ = 0;
   std::vector<int64_t> sizes_;
+  v1::NearestNeighbourRequest last_search_;
   std::unique_ptr<Embedding> embedding_;
   std::unique_ptr<Tables> tables_;
   std::unique_ptr<grpc::Server> server_;

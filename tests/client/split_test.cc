@@ -39,7 +39,7 @@ TEST(SplitTest, OneRangeUpToTheLimitAndTwoAboveIt) {
 
 TEST(SplitTest, EmptyBatchIsOneEmptyRange) {
   EXPECT_THAT(SplitLookup(CountingIds(0), 4, Limits()), ElementsAre(Range{0, 0}));
-  EXPECT_THAT(SplitQueries(Vectors{}, 4, Limits()), ElementsAre(Range{0, 0}));
+  EXPECT_THAT(SplitQueries(Vectors{}, 4, 0, Limits()), ElementsAre(Range{0, 0}));
   EXPECT_THAT(SplitAllPairs(CountingIds(0), CountingIds(3), Limits()), ElementsAre(Pair(Range{0, 0}, Range{0, 3})));
 }
 
@@ -47,6 +47,31 @@ TEST(SplitTest, LookupKeepsTheAnswerUnderItsBytes) {
   ServerLimits limits = Limits();
   limits.max_response_bytes = 256 + 3 * 400;  // the envelope and three rows
   EXPECT_THAT(SplitLookup(CountingIds(7), 400, limits), ElementsAre(Range{0, 3}, Range{3, 6}, Range{6, 7}));
+}
+
+TEST(SplitTest, ExamplesAreBoundByQueriesByTheirVectorsAndByBytes) {
+  ExampleQuery three{
+      .positive = {CountingIds(2)}, .negative = {VectorsOf(1, 4)}, .positive_weights = {}, .negative_weights = {}};
+  EXPECT_EQ(CountOf(three), 3u);
+  const std::vector<ExampleQuery> examples(5, three);
+  EXPECT_THAT(SplitExamples(examples, 4, 0, Limits()), ElementsAre(Range{0, 5}));
+  EXPECT_THAT(SplitExamples(examples, 4, 0, Limits(/*max_ids=*/1000, /*max_queries=*/2)),
+              ElementsAre(Range{0, 2}, Range{2, 4}, Range{4, 5}));
+  EXPECT_THAT(SplitExamples(examples, 4, 0, Limits(/*max_ids=*/9)), ElementsAre(Range{0, 3}, Range{3, 5}));
+  EXPECT_THAT(SplitExamples(examples, 4, 0, Limits(/*max_ids=*/8)), ElementsAre(Range{0, 2}, Range{2, 4}, Range{4, 5}));
+  ServerLimits limits = Limits();
+  limits.max_request_bytes = 256 + 2 * 166;  // 48 for each set and query, 2 for the ids, 16 for the vector, and some
+  EXPECT_THAT(SplitExamples(examples, 4, 0, limits), ElementsAre(Range{0, 2}, Range{2, 4}, Range{4, 5}));
+  EXPECT_THAT(SplitExamples(examples, 4, 166, limits).size(), 5u);  // a filter takes the room of one
+  limits = Limits();
+  limits.max_response_bytes = 256 + 300;
+  EXPECT_THAT(SplitExamples(examples, 100, 0, limits), ElementsAre(Range{0, 3}, Range{3, 5}));
+  EXPECT_THAT(SplitExamples({}, 4, 0, Limits()), ElementsAre(Range{0, 0}));
+}
+
+TEST(SplitTest, FiltersTakeTheBytesOfTheirIds) {
+  EXPECT_EQ(RequestBytesOf(Filter{}), 0);
+  EXPECT_EQ(RequestBytesOf(Filter{.allow = std::vector<int64_t>{1, 127, 128}, .deny = {16384}}), 7);
 }
 
 TEST(SplitTest, ARowOverTheLimitGoesAlone) {
@@ -71,9 +96,9 @@ TEST(SplitTest, KeysCountAsTheirBytes) {
 }
 
 TEST(SplitTest, QueriesByVectorsAreNoIds) {
-  EXPECT_THAT(SplitQueries(VectorsOf(5, 2), 100, Limits(/*max_ids=*/2, /*max_queries=*/4)),
+  EXPECT_THAT(SplitQueries(VectorsOf(5, 2), 100, 0, Limits(/*max_ids=*/2, /*max_queries=*/4)),
               ElementsAre(Range{0, 4}, Range{4, 5}));
-  EXPECT_THAT(SplitQueries(CountingIds(5), 100, Limits(/*max_ids=*/2, /*max_queries=*/4)),
+  EXPECT_THAT(SplitQueries(CountingIds(5), 100, 0, Limits(/*max_ids=*/2, /*max_queries=*/4)),
               ElementsAre(Range{0, 2}, Range{2, 4}, Range{4, 5}));
 }
 

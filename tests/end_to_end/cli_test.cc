@@ -99,6 +99,66 @@ TEST_F(CliEndToEndTest, NeighboursByIdAndIncludingTheInput) {
   EXPECT_EQ(ended.out, "query,rank,id,key,score\n1663,1,1663,prince,1\n");
 }
 
+TEST_F(CliEndToEndTest, KingLessManPlusWomanIsQueen) {
+  const std::string want =
+      "king + woman - man (cosine, higher is closer)\n"
+      "RANK    ID  KEY       SCORE\n"
+      "   1  1928  queen     0.76986355\n"
+      "   2  8553  monarch   0.6843545\n"
+      "   3  6336  throne    0.6755442\n"
+      "   4  1041  daughter  0.659428\n"
+      "   5  3973  princess  0.65205514\n";
+  EXPECT_EQ(Run({"analogy", "king", "-", "man", "+", "woman", "-k", "5"}).out, want);
+  EXPECT_EQ(Run({"analogy", "--positive", "king", "woman", "--negative", "man", "-k", "5"}).out, want);
+  const Ended unknown = Run({"analogy", "king", "-", "qxzy"});
+  EXPECT_EQ(unknown.code, 64 + 5);
+  EXPECT_THAT(unknown.err, HasSubstr("examples.queries[0].negative[0].keys[0] \"qxzy\" is not a key"));
+}
+
+TEST_F(CliEndToEndTest, ThePianoIsNoCountry) {
+  const Ended ended = Run({"odd-one-out", "france", "germany", "piano", "italy"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out,
+            "piano\n\n"
+            "mean of france, germany, piano, italy (cosine, higher is closer)\n"
+            "RANK    ID  KEY      SCORE\n"
+            "   1   471  germany  0.86329323\n"
+            "   2   358  france   0.86139864\n"
+            "   3   856  italy    0.85347027\n"
+            "   4  4497  piano    0.5245595\n");
+  EXPECT_EQ(Run({"odd-one-out", "france", "germany", "qxzy"}).code, 64 + 5);
+}
+
+TEST_F(CliEndToEndTest, NeighboursWithinAFilterAndAThreshold) {
+  EXPECT_EQ(Run({"neighbours", "king", "-k", "3", "--rows", ":1000", "--deny", "586", "--output", "csv"}).out,
+            "query,rank,id,key,score\nking,1,585,father,0.6801994\nking,2,750,ii,0.66755295\n"
+            "king,3,604,george,0.63737863\n");
+  EXPECT_EQ(Run({"neighbours", "king", "--threshold", "0.7", "--output", "csv"}).out,
+            "query,rank,id,key,score\nking,1,1663,prince,0.76823825\nking,2,1928,queen,0.750779\n"
+            "king,3,586,son,0.70207244\n");
+  EXPECT_EQ(Run({"neighbours", "king", "--allow", "5,1663,1928,99999", "--output", "csv"}).out,
+            "query,rank,id,key,score\nking,1,1663,prince,0.76823825\nking,2,1928,queen,0.750779\n"
+            "king,3,5,for,0.4313504\n");
+  const Ended skipped = Run({"neighbours", "qxzy", "king", "-k", "1", "--missing", "skip", "--output", "csv"});
+  EXPECT_EQ(skipped.out, "query,rank,id,key,score\nking,1,1663,prince,0.76823825\n");
+}
+
+TEST_F(CliEndToEndTest, SimilarityOfMeans) {
+  // king and prince on the left, queen and princess on the right.
+  EXPECT_EQ(Run({"similarity", "king", "queen", "prince", "princess", "--reduce", "mean", "--layout", "pairwise",
+                 "--output", "csv"})
+                .out,
+            "left,right,score\n\"mean of king, prince\",\"mean of queen, princess\",0.7564199\n");
+}
+
+TEST_F(CliEndToEndTest, ResolveKeysIdsAndPrefixes) {
+  EXPECT_EQ(Run({"resolve", "king", "arm"}).out, "  ID  KEY\n 640  king\n2485  arm\n");
+  EXPECT_EQ(Run({"resolve", "--ids", "2485,640", "--output", "csv"}).out, "id,key\n2485,arm\n640,king\n");
+  EXPECT_EQ(Run({"resolve", "--prefix", "king", "--output", "csv"}).out,
+            "id,key\n640,king\n1737,kingdom\n3697,kings\n9833,kingston\n");
+  EXPECT_EQ(Run({"resolve", "qxzy"}).code, 64 + 5);
+}
+
 TEST_F(CliEndToEndTest, JsonIsOneDocument) {
   const Ended ended = Run({"neighbours", "king", "--k", "2", "--output", "json"});
   EXPECT_THAT(ended.out, StartsWith("{\"table\":{\"name\":\"words\",\"version\":\"1\",\"fingerprint\":\""));

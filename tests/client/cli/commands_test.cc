@@ -106,6 +106,15 @@ TEST_F(CommandsTest, WordsThatCannotBeReadAreUsage) {
       {{"similarity", "--vector", "1,2", "--vector", "1"}, "--vector: vector 1 has 1 numbers, vector 0 has 2"},
       {{"neighbours"}, "nothing named: give keys as words, --ids or --vector"},
       {{"neighbours", "k1", "--vector", "1,2"}, "give rows or --vector, not both"},
+      {{"neighbours", "k1", "--allow", "x"}, "--allow: \"x\" is neither an id"},
+      {{"neighbours", "k1", "--deny", "3-1"}, "--deny: the range \"3-1\" runs backwards"},
+      {{"neighbours", "k1", "--rows", "7"}, "--rows: \"7\" is no range of rows such as 0:1000, :1000 or 500:"},
+      {{"neighbours", "-", "--allow", "-"}, "\"-\" is given twice, but stdin can be read once"},
+      {{"analogy"}, "nothing named: give words such as king - man + woman, --positive or --negative"},
+      {{"analogy", "k1", "k2"}, "\"k2\" has no sign"},
+      {{"odd-one-out", "k1", "k2", "k1"}, "odd-one-out needs three different words or more"},
+      {{"resolve"}, "nothing named: give keys as words, --ids or --prefix"},
+      {{"resolve", "k1", "--prefix", "k"}, "give rows or --prefix, not both"},
   };
   for (const auto& c : cases) {
     const Ended ended = Run(c.arguments);
@@ -114,6 +123,56 @@ TEST_F(CommandsTest, WordsThatCannotBeReadAreUsage) {
     EXPECT_THAT(ended.err, HasSubstr(std::string("embedding-cli: ") + c.message));
   }
   EXPECT_EQ(fake_.calls(), 0);
+}
+
+TEST_F(CommandsTest, SearchFlagsReachTheServer) {
+  const Ended ended = Run({"neighbours", "k1", "--allow", "3,5-6", "--allow", "9", "--deny", "-", "--rows", "2:8",
+                           "--threshold", "-0.5", "--missing", "skip"},
+                          "7\n");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const v1::NearestNeighbourRequest sent = fake_.last_search();
+  EXPECT_THAT(sent.filter().allow().values(), testing::ElementsAre(3, 5, 6, 9));
+  EXPECT_THAT(sent.filter().deny().values(), testing::ElementsAre(7));
+  EXPECT_EQ(sent.filter().first_row(), 2);
+  EXPECT_EQ(sent.filter().end_row(), 8);
+  EXPECT_EQ(sent.score_threshold(), -0.5f);
+  EXPECT_EQ(sent.missing(), v1::MISSING_POLICY_SKIP);
+  EXPECT_EQ(Run({"neighbours", "k1"}).code, 0);
+  EXPECT_FALSE(fake_.last_search().filter().has_allow());
+  EXPECT_FALSE(fake_.last_search().has_score_threshold());
+}
+
+// The fake's number of a query is the sum of its positives less its negatives.
+TEST_F(CommandsTest, AnalogyIsSaidOrNamed) {
+  const std::string want =
+      "k9 + k5 - k2 (dot, higher is closer)\nRANK  ID  KEY  SCORE\n   1  13  k13  1\n   2  14  k14  2\n";
+  EXPECT_EQ(Run({"analogy", "k9", "-", "k2", "+", "k5", "--k", "2"}).out, want);
+  EXPECT_EQ(Run({"analogy", "--positive", "k9", "k5", "--negative", "k2", "--k", "2"}).out, want);
+  EXPECT_THAT(Run({"analogy", "k9", "-", "k2", "--k", "1", "--output", "json"}).out, HasSubstr(R"("ids":["8"])"));
+  EXPECT_EQ(Run({"analogy", "k9", "--k", "1", "--output", "csv"}).out, "query,rank,id,key,score\nk9,1,10,k10,1\n");
+}
+
+TEST_F(CommandsTest, MissingRowsAreShownAsSuch) {
+  EXPECT_EQ(Run({"neighbours", "--ids", "1,1000", "--k", "1", "--missing", "skip"}).out,
+            "k1 (id 1) (dot, higher is closer)\nRANK  ID  KEY  SCORE\n   1   2  k2   1\n\n"
+            "id 1000 (missing) (dot, higher is closer)\nRANK  ID  SCORE\n");
+  EXPECT_EQ(Run({"similarity", "k1", "k1000", "--missing", "zero"}).out,
+            "LEFT  RIGHT            SCORE (euclidean, lower is closer)\nk1    k1000 (missing)  2000\n");
+}
+
+TEST_F(CommandsTest, ReduceMeanGivesOneScore) {
+  EXPECT_EQ(Run({"similarity", "k1", "k3", "k5", "--reduce", "mean"}).out,
+            "LEFT        RIGHT           SCORE (euclidean, lower is closer)\nmean of k1  mean of k3, k5  1004\n");
+  EXPECT_THAT(Run({"similarity", "k1", "k3", "--reduce", "mean", "--output", "json"}).out,
+              HasSubstr(R"("shape":["1"])"));
+}
+
+TEST_F(CommandsTest, ResolveGoesBothWaysAndByPrefix) {
+  EXPECT_EQ(Run({"resolve", "k7", "k5"}).out, "ID  KEY\n 7  k7\n 5  k5\n");
+  EXPECT_EQ(Run({"resolve", "--ids", "3-4", "--output", "csv"}).out, "id,key\n3,k3\n4,k4\n");
+  EXPECT_EQ(Run({"resolve", "--prefix", "k", "--limit", "2", "--output", "jsonl"}).out,
+            "{\"id\":0,\"key\":\"k0\"}\n{\"id\":1,\"key\":\"k1\"}\n");
+  EXPECT_THAT(Run({"resolve", "k7", "--output", "json"}).out, HasSubstr(R"("ids":["7"],"keys":["k7"])"));
 }
 
 TEST_F(CommandsTest, AnErrorOfTheServerIs64AndItsNumber) {

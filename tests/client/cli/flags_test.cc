@@ -53,6 +53,41 @@ TEST_F(FlagsTest, FlagsComeInAnyOrderAroundTheCommand) {
   }
 }
 
+TEST_F(FlagsTest, SearchesTakeFiltersAndThresholds) {
+  const Command plain = Parsed({"neighbours", "king"});
+  EXPECT_FALSE(plain.allow_given);
+  EXPECT_FALSE(plain.threshold.has_value());
+  EXPECT_EQ(plain.missing, MissingPolicy::kError);
+  for (const char* name : {"neighbours", "analogy"}) {
+    const Command command = Parsed({name, "king", "--allow", "1-3", "--allow", "9", "--deny", "2", "--rows",
+                                    "5:", "--threshold", "-0.5", "--missing", "skip"});
+    EXPECT_THAT(command.keys, ElementsAre("king"));
+    EXPECT_THAT(command.allow, ElementsAre("1-3", "9"));
+    EXPECT_TRUE(command.allow_given);
+    EXPECT_THAT(command.deny, ElementsAre("2"));
+    EXPECT_EQ(command.rows, "5:");
+    EXPECT_EQ(command.threshold, -0.5f);
+    EXPECT_EQ(command.missing, MissingPolicy::kSkip);
+  }
+}
+
+TEST_F(FlagsTest, AnalogiesOddOnesAndResolve) {
+  const Command said = Parsed({"analogy", "king", "-", "man", "+", "woman", "-k", "3"});
+  EXPECT_THAT(said.keys, ElementsAre("king", "-", "man", "+", "woman"));
+  EXPECT_EQ(said.k, 3);
+  const Command named = Parsed({"analogy", "--positive", "king", "woman", "--negative", "man"});
+  EXPECT_THAT(named.positive, ElementsAre("king", "woman"));
+  EXPECT_THAT(named.negative, ElementsAre("man"));
+  EXPECT_THAT(Parsed({"odd-one-out", "a", "b", "c"}).keys, ElementsAre("a", "b", "c"));
+  EXPECT_FALSE(Parsed({"resolve", "a"}).prefix.has_value());
+  EXPECT_EQ(Parsed({"resolve", "--prefix", ""}).prefix, "");
+  EXPECT_EQ(Parsed({"resolve", "--prefix", "a", "--limit", "3"}).limit, 3);
+  EXPECT_EQ(ParseCommandLine({"resolve", "--prefix", "a", "--limit", "10001"}).exit_code, 2);
+  EXPECT_EQ(ParseCommandLine({"neighbours", "a", "--missing", "zero"}).exit_code, 2);
+  EXPECT_EQ(ParseCommandLine({"similarity", "a", "b", "--missing", "skip"}).exit_code, 2);
+  EXPECT_EQ(Parsed({"similarity", "a", "b", "--reduce", "mean"}).reduce, Reduce::kMean);
+}
+
 TEST_F(FlagsTest, WordsAfterTheCommandAreKeysWhateverTheySay) {
   EXPECT_THAT(Parsed({"lookup", "info", "42", "-", "tables"}).keys, ElementsAre("info", "42", "-", "tables"));
   EXPECT_THAT(Parsed({"lookup", "--", "--table", "-x"}).keys, ElementsAre("--table", "-x"));

@@ -53,7 +53,7 @@ TEST(PrinterTest, LookupAsJsonIsTheMessageItself) {
   EXPECT_EQ(Lookup(Output::kJson),
             R"({"table":{"name":"words","version":"3","fingerprint":"0123456789abcdef0123456789abcdef"},)"
             R"("embeddings":{"dtype":"DTYPE_F32","shape":["2","7"],"data":"",)"
-            R"("values":[1,2.5,-3,4,5,6,7,0.1,0,0,0,0,0,0]}})"
+            R"("values":[1,2.5,-3,4,5,6,7,0.1,0,0,0,0,0,0]},"missingPositions":[]})"
             "\n");
 }
 
@@ -81,7 +81,7 @@ TEST(PrinterTest, SimilarityNamesBothSidesAndTheDirection) {
   EXPECT_EQ(Similarity(Output::kJson),
             R"({"table":{"name":"words","version":"3","fingerprint":"0123456789abcdef0123456789abcdef"},)"
             R"("scores":{"dtype":"DTYPE_F32","shape":["1","2"],"data":"","values":[1.7,-0.5]},)"
-            R"("metric":"METRIC_DOT","higherIsCloser":true})"
+            R"("metric":"METRIC_DOT","higherIsCloser":true,"missingLeft":[],"missingRight":[]})"
             "\n");
 }
 

@@ -61,6 +61,35 @@ TEST(WordsTest, StdinCanBeReadOnce) {
             "\"-\" is given twice, but stdin can be read once");
 }
 
+TEST(WordsTest, AnalogiesHaveASignBeforeEachKeyButTheFirst) {
+  const auto analogy = ParseAnalogy({"king", "-", "man", "+", "woman", "-", "-x"});
+  ASSERT_TRUE(analogy.ok()) << analogy.status();
+  EXPECT_THAT(analogy->positive, ElementsAre("king", "woman"));
+  EXPECT_THAT(analogy->negative, ElementsAre("man", "-x"));
+  EXPECT_THAT(ParseAnalogy({"-", "man"})->negative, ElementsAre("man"));
+  EXPECT_THAT(ParseAnalogy({"+", "man"})->positive, ElementsAre("man"));
+  EXPECT_TRUE(ParseAnalogy({}).ok());
+  const auto message = [](const std::vector<std::string>& words) {
+    return std::string(ParseAnalogy(words).status().message());
+  };
+  EXPECT_EQ(message({"king", "man"}), "\"man\" has no sign: write + or - before it, as in king - man + woman");
+  EXPECT_EQ(message({"king", "-", "+", "man"}), "\"+\" stands behind \"-\"");
+  EXPECT_EQ(message({"king", "-"}), "no key stands behind the last \"-\"");
+}
+
+TEST(WordsTest, RangesOfRowsAreHalfOpen) {
+  EXPECT_EQ(*ParseRowRange("5:9"), std::pair(int64_t{5}, int64_t{9}));
+  EXPECT_EQ(*ParseRowRange(":9"), std::pair(int64_t{0}, int64_t{9}));
+  EXPECT_EQ(*ParseRowRange("5:"), std::pair(int64_t{5}, int64_t{0}));
+  EXPECT_EQ(*ParseRowRange(":"), std::pair(int64_t{0}, int64_t{0}));
+  for (const char* word : {"5", "", "a:b", "-1:2", "1:2:3", "1.5:2"}) {
+    EXPECT_THAT(std::string(ParseRowRange(word).status().message()), HasSubstr("is no range of rows")) << word;
+  }
+  for (const char* word : {"5:5", "9:5", ":0"}) {
+    EXPECT_THAT(std::string(ParseRowRange(word).status().message()), HasSubstr("holds no row")) << word;
+  }
+}
+
 TEST(WordsTest, VectorsAreRowsOfNumbers) {
   std::istringstream in("4 5\n\n6,\t7\n");
   const auto vectors = ParseVectors({"1,-2.5", "+3e-1,.5", "-"}, in);
