@@ -306,10 +306,10 @@ absl::Status Server::Load() {
     if (absl::Status s = impl.manager->LoadFirst(table, loaders); !s.ok()) return s;
   }
   if (impl.draining.load()) return absl::CancelledError("the server is shutting down");
+  impl.manager->Open();  // first, so that who is told of health finds every call answered
   impl.health.SetServing(kEmbeddingService, true);
   impl.health.SetServing("", true);
   Log(LogLevel::kInfo, "ready", {{"seconds", SecondsSince(impl.started)}});
-  impl.manager->Open();
   return absl::OkStatus();
 }
 

@@ -134,6 +134,7 @@ void TextTable::Write(std::ostream& out) const {
       }
       if (!last) line += "  ";
     }
+    line.resize(line.find_last_not_of(' ') + 1);  // of empty cells at the end
     out << line << "\n";
   };
   std::vector<std::string> titles;

@@ -71,10 +71,10 @@ absl::StatusOr<TableMemoryClaim> TableMemoryClaim::Ask(int64_t bytes) {
     }
     over = {bytes, account.used, account.limit};
   }
-  absl::Status refusal = absl::ResourceExhaustedError(absl::StrCat(
-      "needs ", over.needed_bytes, " bytes of memory beside the ", over.used_bytes,
-      " bytes of tables in memory, allowed are ", over.allowed_bytes,
-      " together: raise --max-table-bytes, where it follows the memory limit that one, or unload a table"));
+  absl::Status refusal = absl::ResourceExhaustedError(
+      absl::StrCat("needs ", over.needed_bytes, " bytes of memory beside the ", over.used_bytes,
+                   " bytes of tables in memory, allowed are ", over.allowed_bytes,
+                   " together: raise --max-table-bytes (without it, the memory limit) or unload a table"));
   refusal.SetPayload(kPayloadUrl,
                      absl::Cord(absl::StrCat(over.needed_bytes, " ", over.used_bytes, " ", over.allowed_bytes)));
   return refusal;

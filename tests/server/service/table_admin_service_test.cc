@@ -254,7 +254,7 @@ TEST_F(TableAdminTest, MessagesDoNotTellWhereTheFoldersAre) {
   }
   std::filesystem::remove(Path("outside.npy"));
   EXPECT_THAT(Load("words", ""), IsError(StatusCode::kFailedPrecondition, "BAD_FILE",
-                                         "outside.npy: cannot open: No such file or directory"));
+                                         "outside.npy: cannot be opened: No such file or directory"));
 }
 
 struct RefusedCase {

@@ -42,11 +42,10 @@ TEST_F(TableMemoryTest, TheLimitIsTheLastByteThatFits) {
   }
   const absl::StatusOr<std::shared_ptr<std::byte>> over = AllocatePrivate(5001);
   ASSERT_FALSE(over.ok());
-  EXPECT_EQ(over.status().message(),
-            absl::StrCat("needs 5001 bytes of memory beside the ", used, " bytes of tables in memory, allowed are ",
-                         used + 5000,
-                         " together: raise --max-table-bytes, where it follows the memory limit that one, or unload a "
-                         "table"));
+  EXPECT_EQ(
+      over.status().message(),
+      absl::StrCat("needs 5001 bytes of memory beside the ", used, " bytes of tables in memory, allowed are ",
+                   used + 5000, " together: raise --max-table-bytes (without it, the memory limit) or unload a table"));
   EXPECT_EQ(TableMemoryUsed(), used);
   const std::optional<OverBudget> numbers = OverBudgetOf(WithPath("words.npy", over.status()));
   ASSERT_TRUE(numbers.has_value());
