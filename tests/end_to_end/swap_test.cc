@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -29,8 +30,9 @@
 namespace embedding::testing {
 namespace {
 
-constexpr int64_t kRows = 20'000;
-constexpr int64_t kDim = 64;
+// 51.2 MB a version: what the heap of a process needs in its first minutes, 2 MiB or so, is little beside it.
+constexpr int64_t kRows = 100'000;
+constexpr int64_t kDim = 128;
 // The swap after which memory is not to grow any more.
 constexpr int64_t kSettledSwap = 100;
 
@@ -45,7 +47,12 @@ int64_t NumSwaps() {
 // A new file under the same name, as a deployment would rename one into place.
 void WriteVersion(const ScratchFolder& folder, int64_t version) {
   const std::vector<float> values(static_cast<size_t>(kRows * kDim), static_cast<float>(version));
-  WriteFbin(folder.Path("next.tmp"), values, kDim);
+  {
+    std::ofstream file(folder.Path("next.tmp"), std::ios::binary);
+    file << LittleEndian(kRows, 4) << LittleEndian(kDim, 4);  // as .fbin begins
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(float)));
+  }
   std::filesystem::rename(folder.Path("next.tmp"), folder.Path("next.fbin"));
 }
 
