@@ -47,9 +47,9 @@ Rows
 
 constexpr char kExitCodes[] = R"(
 Exit codes
-  0 done; 1 output could not be written; 2 wrong usage; 3 no table in
-  the file (convert, inspect); 4 not serving (health); 64+N the call ended with
-  gRPC status N (69 not found, 78 unavailable, 68 deadline exceeded, ...); 130 interrupted
+  0 done; 1 output could not be written; 2 wrong usage; 3 no table in the file (convert, inspect); 4 not
+  serving (health); 64+N the call ended with gRPC status N (69 not found, 78 unavailable, 68 deadline
+  exceeded, ...); 130 interrupted
 )";
 
 std::string RootHelp() {
