@@ -35,7 +35,8 @@ CLI::Option* AddValue(CLI::App& app, const std::string& flag, bool is_list, std:
 
 std::string DefaultText(const Setting& setting) {
   if (setting.kind == ValueKind::kStringList) return "none";
-  return setting.show(ServerOptions());
+  const std::string text = setting.show(ServerOptions());
+  return text.empty() ? "none" : text;
 }
 
 absl::Status UnknownWord(const std::string& word, const CLI::App& app) {
