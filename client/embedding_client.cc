@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/answers.h"
 #include "client/convert.h"
+#include "client/lookup_plan.h"
+#include "client/lookup_stream_impl.h"
 #include "client/one_version.h"
 #include "client/sender.h"
 #include "client/split.h"
@@ -105,6 +107,11 @@ class EmbeddingClient::Impl {
   template <typename Method, typename Request, typename Response>
   absl::Status SendOnce(Method method, const Request& request, const Deadline& deadline, Response& response) {
     return sender_.SendOnce(method, request, deadline, response);
+  }
+
+  void OpenLookupStream(const CallOptions& call, LookupStream::Impl& inside) {
+    if (call.deadline) inside.context.set_deadline(std::chrono::system_clock::now() + *call.deadline);
+    inside.stream = sender_.OpenLookupStream(inside.context);
   }
 
   absl::StatusOr<client::TableInfo> GetTable(const TableRef& table, const Deadline& deadline) {
@@ -204,48 +211,35 @@ absl::StatusOr<client::LookupResult> EmbeddingClient::Lookup(const client::Looku
   if (absl::Status s = client::CheckShape(request.rows); !s.ok()) return s;
   const Deadline deadline = impl_->DeadlineFor(call);
   // One row cannot be split, so its size does not matter.
-  const TableRef* table_of_rows = CountOf(request.rows) > 1 ? &request.table : nullptr;
+  const bool one = CountOf(request.rows) <= 1 && (!request.pooling || request.pooling->offsets.size() <= 1);
   return impl_->WithFacts<client::LookupResult>(
-      table_of_rows, deadline, [&](const Facts& facts) -> absl::StatusOr<client::LookupResult> {
-        const Dtype dtype = request.output_dtype == Dtype::kUnspecified ? facts.dtype : request.output_dtype;
-        const int64_t row_bytes = facts.dim * static_cast<int64_t>(client::DtypeSize(dtype));
-        const std::vector<Range> parts = client::SplitLookup(request.rows, row_bytes, facts.limits);
+      one ? nullptr : &request.table, deadline, [&](const Facts& facts) -> absl::StatusOr<client::LookupResult> {
+        const client::LookupPlan plan(request, facts.dim, facts.dtype, facts.limits);
         client::LookupResult result;
         const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
           v1::LookupRequest wire;
           *wire.mutable_table() = client::ToWire(table);
-          client::RowsToWire(request.rows, parts[i], *wire.mutable_rows());
-          wire.set_output_dtype(client::ToWire(request.output_dtype));
+          plan.ToWire(i, wire);
           v1::LookupResponse response;
-          client::Tensor part;
           absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::Lookup, wire, deadline, response);
-          if (status.ok()) {
-            status = client::TakeTensor(*response.mutable_embeddings(), parts[i].size(), "embeddings", part);
-          }
+          if (status.ok()) status = plan.Take(i, response, result);
           if (!status.ok()) {
-            return parts.size() == 1 ? status : InPart(status, PartName(BatchName(request.rows), parts[i]));
-          }
-          if (i == 0) {
-            result.embeddings = std::move(part);
-            result.embeddings.data.reserve(parts.size() == 1 ? 0 : CountOf(request.rows) * row_bytes);
-          } else {
-            result.embeddings.data += part.data;
+            return plan.num_parts() == 1 ? status : InPart(status, PartName(BatchName(request.rows), plan.rows_of(i)));
           }
           return client::FromWire(response.table());
         };
-        absl::StatusOr<TableStamp> stamp = client::SendToOneVersion(request.table, parts.size(), send);
+        absl::StatusOr<TableStamp> stamp = client::SendToOneVersion(request.table, plan.num_parts(), send);
         if (!stamp.ok()) return stamp.status();
         result.table = *std::move(stamp);
-        const int64_t dim = result.embeddings.shape.back();
-        result.embeddings.shape = client::ShapeOf(request.rows);
-        result.embeddings.shape.push_back(dim);
-        const size_t expected = CountOf(request.rows) * static_cast<size_t>(dim) * DtypeSize(result.embeddings.dtype);
-        if (result.embeddings.data.size() != expected) {
-          return absl::InternalError(
-              absl::StrCat("the parts of one version of table ", result.table.name, " differ in width or dtype"));
-        }
+        if (absl::Status s = plan.Join(result); !s.ok()) return s;
         return result;
       });
+}
+
+std::unique_ptr<LookupStream> EmbeddingClient::OpenLookupStream(const CallOptions& call) {
+  auto inside = std::make_unique<LookupStream::Impl>();
+  impl_->OpenLookupStream(call, *inside);
+  return std::unique_ptr<LookupStream>(new LookupStream(std::move(inside)));
 }
 
 absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const client::SimilarityRequest& request,

@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/client_options.h"
+#include "client/lookup_stream.h"
 #include "client/types.h"
 
 namespace embedding {
@@ -36,9 +37,15 @@ class EmbeddingClient {
   EmbeddingClient& operator=(const EmbeddingClient&) = delete;
 
   // The rows of the ids or keys. OUT_OF_RANGE: an id >= V, or a value that does not fit output_dtype; NOT_FOUND: table,
-  // version or key; FAILED_PRECONDITION: keys asked of a table without keys.
+  // version or key; FAILED_PRECONDITION: keys asked of a table without keys, a default row of one that has none, or
+  // arithmetic with a row that holds NaN or infinity. A pooled request is cut between bags; a bag that is over a limit
+  // by itself is refused.
   absl::StatusOr<client::LookupResult> Lookup(const client::LookupRequest& request,
                                               const client::CallOptions& call = {});
+
+  // Many lookups under way on one stream. call.deadline is the whole stream's; without one it may stay open as long as
+  // the server does. Errors come from the stream, a server that cannot be reached included.
+  std::unique_ptr<LookupStream> OpenLookupStream(const client::CallOptions& call = {});
 
   // The scores of pairs of vectors, or of the means of both sides. Errors as Lookup; FAILED_PRECONDITION also for a row
   // that holds NaN or infinity.

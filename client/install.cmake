@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/embedding)
 
 # Headers include each other from the repository's root ("client/types.h"), users include <embedding/client/...>.
-install(FILES client_options.h embedding_client.h types.h
+install(FILES client_options.h embedding_client.h lookup_stream.h types.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embedding/client COMPONENT client-dev)
 target_include_directories(embedding_client INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>

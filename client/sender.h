@@ -52,6 +52,12 @@ class Sender {
                        [&](grpc::ClientContext& context) { return (stub.*method)(&context, request, &response); });
   }
 
+  // A stream that begins at once. context: outlives it.
+  std::unique_ptr<grpc::ClientReaderWriter<v1::LookupStreamRequest, v1::LookupStreamResponse>> OpenLookupStream(
+      grpc::ClientContext& context) {
+    return embedding_->LookupStream(&context);
+  }
+
  private:
   v1::EmbeddingService::Stub& StubOf(v1::EmbeddingService::Stub*) { return *embedding_; }
   v1::TableService::Stub& StubOf(v1::TableService::Stub*) { return *tables_; }

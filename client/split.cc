@@ -110,6 +110,35 @@ std::vector<Range> SplitLookup(const Rows& rows, int64_t row_bytes, const Server
                        [&](size_t i) { return RequestBytesOf(rows, i); });
 }
 
+std::vector<Range> SplitBags(const Rows& rows, const std::vector<int64_t>& begins, int64_t vector_bytes,
+                             int64_t position_bytes, const ServerLimits& limits) {
+  // An offset and a weight beside each row, at most.
+  constexpr int64_t kOffsetBytes = 5, kWeightBytes = 4;
+  std::vector<Range> ranges;
+  Range range;
+  int64_t ids = 0, request_bytes = 0, answer_bytes = 0;
+  for (size_t bag = 0; bag + 1 < begins.size(); ++bag) {
+    const int64_t bag_ids = begins[bag + 1] - begins[bag];
+    int64_t bag_request = kOffsetBytes + bag_ids * kWeightBytes;
+    for (int64_t i = begins[bag]; i < begins[bag + 1]; ++i) bag_request += RequestBytesOf(rows, static_cast<size_t>(i));
+    const int64_t bag_answer = vector_bytes + bag_ids * position_bytes;
+    const bool full = bag_ids > limits.max_ids - ids || static_cast<int64_t>(range.size()) >= limits.max_ids ||
+                      bag_request > Room(limits.max_request_bytes) - request_bytes ||
+                      bag_answer > Room(limits.max_response_bytes) - answer_bytes;
+    if (full && range.size() > 0) {
+      ranges.push_back(range);
+      range.begin = bag;
+      ids = request_bytes = answer_bytes = 0;
+    }
+    range.end = bag + 1;
+    ids += bag_ids;
+    request_bytes += bag_request;
+    answer_bytes += bag_answer;
+  }
+  ranges.push_back(range);
+  return ranges;
+}
+
 std::vector<Range> SplitQueries(const VectorSource& targets, int64_t answer_bytes, int64_t shared_bytes,
                                 const ServerLimits& limits) {
   const int64_t max_queries = std::min({limits.max_queries, MaxIdsFor(targets, limits),

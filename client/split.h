@@ -34,6 +34,11 @@ std::vector<Range> SplitGreedily(size_t count, int64_t max_items, int64_t max_by
 // For Lookup of rows of row_bytes bytes each.
 std::vector<Range> SplitLookup(const Rows& rows, int64_t row_bytes, const ServerLimits& limits);
 
+// For a pooled Lookup: ranges of bags. begins: bag b holds rows [begins[b], begins[b + 1]). vector_bytes: of the answer
+// for each bag; position_bytes: of the answer for each row. A bag over a limit by itself gets a range of its own.
+std::vector<Range> SplitBags(const Rows& rows, const std::vector<int64_t>& begins, int64_t vector_bytes,
+                             int64_t position_bytes, const ServerLimits& limits);
+
 size_t CountOf(const ExampleQuery& query);
 
 // For NearestNeighbour with answer_bytes bytes for each query. shared_bytes: of the request, beside its queries.

@@ -37,6 +37,9 @@ enum class Layout { kPairwise = 1, kAllPairs = 2 };
 // the wire.
 enum class MissingPolicy { kError = 1, kZero = 2, kDefaultRow = 3, kSkip = 4 };
 
+// How the rows of a bag become one vector.
+enum class PoolingMode { kSum = 1, kMean = 2, kMax = 3 };
+
 // What each side of a Similarity becomes before it is scored: its vectors as they are, or their mean.
 enum class Reduce { kNone = 0, kMean = 1 };
 
@@ -98,16 +101,32 @@ struct CallOptions {
   std::optional<std::chrono::milliseconds> deadline;  // instead of ClientOptions::deadline; > 0
 };
 
+// Turns bags of rows into one vector each, as torch.nn.EmbeddingBag does. An empty bag gives zeros.
+struct Pooling {
+  PoolingMode mode = PoolingMode::kSum;
+  std::vector<int64_t> offsets = {};  // where each bag begins in rows of one dimension; rows [B, N] are B bags without
+  bool include_last_offset = false;   // the last offset is the number of rows and ends the last bag
+  std::vector<float> weights = {};    // one for each row, only with kSum; empty: 1 each
+  std::optional<int64_t> padding_id = std::nullopt;  // rows of this id take no part
+};
+
+// In this order: missing rows, pooling, the first `dimensions` columns, normalize, output_dtype.
 struct LookupRequest {
   TableRef table;
   Rows rows;
-  Dtype output_dtype =
-      Dtype::kUnspecified;  // kUnspecified: as stored, bit for bit; else the stored one, F32, F16 or BF16
+  Dtype output_dtype = Dtype::kUnspecified;  // kUnspecified: as stored, bit for bit (F32 if pooled or normalised); else
+                                             // F32, F16, BF16, or the stored one
+  std::optional<Pooling> pooling = std::nullopt;
+  MissingPolicy missing = MissingPolicy::kError;  // kSkip without pooling needs rows of one dimension
+  bool normalize = false;                         // each vector becomes a unit vector; zeros stay zeros
+  int32_t dimensions = 0;                         // only the first so many columns; 0: all
 };
 
 struct LookupResult {
   TableStamp table;
-  Tensor embeddings;  // [shape of the rows..., d], in request order, duplicates kept
+  Tensor
+      embeddings;  // [shape of the rows..., d], in request order, duplicates kept; pooled [bags, d]; skipped [kept, d]
+  std::vector<int64_t> missing_positions = {};  // in the request's rows, ascending; none under kError
 };
 
 struct SimilarityRequest {

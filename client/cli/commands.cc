@@ -142,6 +142,33 @@ class Runner {
     return names;
   }
 
+  // The same for the rows of a lookup, of which some may be missing.
+  absl::StatusOr<std::vector<RowName>> NamesOf(const Rows& rows, const LookupResult& result) {
+    if (result.missing_positions.empty()) return NamesOf(rows, result.table);
+    Ids ids;
+    Keys keys;
+    std::vector<RowName> all(CountOf(rows));
+    for (const int64_t position : result.missing_positions) all[static_cast<size_t>(position)].missing = true;
+    const bool by_key = std::holds_alternative<Keys>(rows);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (by_key) {
+        all[i].id = -1;
+        all[i].key = std::get<Keys>(rows).values[i];
+        if (!all[i].missing) keys.values.push_back(all[i].key);
+      } else {
+        all[i].id = std::get<Ids>(rows).values[i];
+        if (!all[i].missing) ids.values.push_back(all[i].id);
+      }
+    }
+    const absl::StatusOr<std::vector<RowName>> found = NamesOf(by_key ? Rows(keys) : Rows(ids), result.table);
+    if (!found.ok()) return found.status();
+    auto next = found->begin();
+    for (RowName& name : all) {
+      if (!name.missing) name = *next++;
+    }
+    return all;
+  }
+
   // Rows that an answer says are missing, as they were named: keys, or ids in digits.
   using Missing = std::set<std::string>;
 
@@ -206,15 +233,28 @@ class Runner {
     LookupRequest request;
     request.table.name = command_.table;
     request.rows = *std::move(rows);
+    request.missing = command_.missing;
+    request.normalize = command_.normalize;
+    request.dimensions = command_.dimensions;
+    if (command_.pooling) {
+      Pooling& pooling = request.pooling.emplace();
+      pooling.mode = *command_.pooling;
+      pooling.offsets = command_.offsets.empty() ? std::vector<int64_t>{0} : command_.offsets;
+      pooling.weights = command_.weights;
+    }
     const absl::StatusOr<LookupResult> result = client_->Lookup(request, TimeLeft());
     if (!result.ok()) return Failed(result.status());
+    if (command_.pooling) {
+      PrintBags(*result, command_.output, out_);
+      return Done();
+    }
     std::vector<RowName> names;
     if (command_.output != Output::kJson) {
-      absl::StatusOr<std::vector<RowName>> found = NamesOf(request.rows, result->table);
+      absl::StatusOr<std::vector<RowName>> found = NamesOf(request.rows, *result);
       if (!found.ok()) return Failed(found.status());
       names = *std::move(found);
     }
-    PrintLookup(*result, names, command_.output, out_);
+    PrintLookup(*result, names, command_.missing == MissingPolicy::kSkip, command_.output, out_);
     return Done();
   }
 

@@ -77,6 +77,7 @@ Flags of every command that asks a server
 Examples
   embedding-cli lookup robot arm
   embedding-cli lookup --ids 0-9,17 --output csv
+  embedding-cli lookup king man crown --pooling mean --missing skip --normalize
   embedding-cli similarity robot arm box tool
   embedding-cli neighbours king --k 10
   embedding-cli neighbours --vector 0.1,-2,3 --metric dot --output json
@@ -109,6 +110,7 @@ class CommandParser {
       case CommandKind::kLookup:
         AddTable();
         AddRows("Keys of the rows");
+        AddLookup();
         break;
       case CommandKind::kSimilarity:
         AddTable();
@@ -227,6 +229,26 @@ class CommandParser {
         ->allow_extra_args(false);
   }
 
+  void AddLookup() {
+    app_.add_option(
+            "--missing", missing_,
+            "What stands for a row that does not exist; default-row is the one that the table names; skip leaves "
+            "it out")
+        ->check(CLI::IsMember({"error", "zero", "default-row", "skip"}))
+        ->capture_default_str();
+    app_.add_option("--pooling", pooling_, "Make each bag of rows one vector; without --offsets all rows are one bag")
+        ->check(CLI::IsMember({"sum", "mean", "max"}));
+    app_.add_option("--offsets", command_.offsets, "With --pooling, where each bag begins: 0,3,5")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app_.add_option("--weights", command_.weights, "With --pooling sum, one number for each row: 1,0.5,-2")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    app_.add_flag("--normalize", command_.normalize, "Make each vector of the answer a unit vector");
+    app_.add_option("--dimensions", command_.dimensions, "Only the first so many numbers of each vector; 0: all")
+        ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
+  }
+
   void AddMetric() {
     app_.add_option("--metric", metric_, "How close; without it as the table is set")
         ->check(CLI::IsMember({"cosine", "dot", "euclidean"}));
@@ -263,12 +285,21 @@ class CommandParser {
                                                            {"euclidean", Metric::kEuclidean}};
     static const std::map<std::string, Pairing> kPairings = {
         {"first", Pairing::kFirst}, {"pairwise", Pairing::kPairwise}, {"all-pairs", Pairing::kAllPairs}};
+    static const std::map<std::string, MissingPolicy> kPolicies = {{"error", MissingPolicy::kError},
+                                                                   {"zero", MissingPolicy::kZero},
+                                                                   {"default-row", MissingPolicy::kDefaultRow},
+                                                                   {"skip", MissingPolicy::kSkip}};
+    static const std::map<std::string, PoolingMode> kModes = {
+        {"sum", PoolingMode::kSum}, {"mean", PoolingMode::kMean}, {"max", PoolingMode::kMax}};
+    command_.missing = kPolicies.at(missing_);
+    if (!pooling_.empty()) command_.pooling = kModes.at(pooling_);
+    if (!command_.pooling && !command_.offsets.empty()) return UsageError("--offsets needs --pooling sum, mean or max");
+    if (!command_.weights.empty() && command_.pooling != PoolingMode::kSum) {
+      return UsageError("--weights needs --pooling sum");
+    }
     command_.output = kOutputs.at(output_);
     command_.metric = kMetrics.at(metric_);
     command_.pairing = kPairings.at(pairing_);
-    static const std::map<std::string, MissingPolicy> kPolicies = {
-        {"error", MissingPolicy::kError}, {"zero", MissingPolicy::kZero}, {"skip", MissingPolicy::kSkip}};
-    command_.missing = kPolicies.at(missing_);
     if (!reduce_.empty()) command_.reduce = Reduce::kMean;
     if (Given("--threshold")) command_.threshold = threshold_;
     if (Given("--prefix")) command_.prefix = prefix_;
@@ -317,6 +348,7 @@ class CommandParser {
   std::string reduce_;
   std::string prefix_;
   float threshold_ = 0;
+  std::string pooling_;
 };
 
 // Flags of any command that are followed by a value.

@@ -58,6 +58,11 @@ struct Command {
   std::string rows;  // "A:B"; empty: all
   std::optional<float> threshold;
   MissingPolicy missing = MissingPolicy::kError;
+  std::optional<PoolingMode> pooling;  // of lookup, as all up to dimensions
+  std::vector<int64_t> offsets;        // empty: one bag
+  std::vector<float> weights;
+  bool normalize = false;
+  int32_t dimensions = 0;
   Reduce reduce = Reduce::kNone;
   std::optional<std::string> prefix;  // of resolve
   int32_t limit = 10;                 // of resolve

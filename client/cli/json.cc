@@ -67,6 +67,7 @@ std::string ToJson(const LookupResult& result) {
   v1::LookupResponse wire;
   StampToWire(result.table, *wire.mutable_table());
   TensorToWire(result.embeddings, *wire.mutable_embeddings());
+  wire.mutable_missing_positions()->Assign(result.missing_positions.begin(), result.missing_positions.end());
   return Json(wire, /*pretty=*/false);
 }
 

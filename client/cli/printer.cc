@@ -38,35 +38,78 @@ void AddNumberTitles(size_t dim, std::vector<std::string>& fields) {
 
 }  // namespace
 
-void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, Output output, std::ostream& out) {
+void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, bool skipped, Output output,
+                 std::ostream& out) {
   if (output == Output::kJson) {
     out << ToJson(result) << "\n";
     return;
   }
   const std::vector<float> floats = result.embeddings.ToFloats();
   const size_t dim = DimOf(result.embeddings);
-  const auto row = [&](size_t i) { return std::span(floats).subspan(i * dim, dim); };
   const bool has_keys = std::any_of(names.begin(), names.end(), [](const RowName& name) { return !name.key.empty(); });
-  if (output == Output::kJsonl) {
-    for (size_t i = 0; i < names.size(); ++i) {
-      out << "{\"id\":" << names[i].id;
-      if (has_keys) out << ",\"key\":" << JsonString(names[i].key);
-      out << ",\"embedding\":" << JsonFloats(row(i)) << "}\n";
-    }
-  } else if (output == Output::kCsv) {
+  const bool any_missing = std::any_of(names.begin(), names.end(), [](const RowName& name) { return name.missing; });
+  TextTable table({{"ID", Align::kRight}, {"KEY", Align::kLeft}, {VectorTitle(dim), Align::kLeft}});
+  if (output == Output::kCsv) {
     std::vector<std::string> titles = {"id", "key"};
+    if (any_missing) titles.emplace_back("missing");
     AddNumberTitles(dim, titles);
     WriteCsvLine(titles, out);
-    for (size_t i = 0; i < names.size(); ++i) {
-      WriteCsvLine({absl::StrCat(names[i].id), names[i].key}, row(i), out);
-    }
-  } else {
-    TextTable table({{"ID", Align::kRight}, {"KEY", Align::kLeft}, {VectorTitle(dim), Align::kLeft}});
-    for (size_t i = 0; i < names.size(); ++i) {
-      table.AddRow({absl::StrCat(names[i].id), names[i].key, Preview(row(i))});
-    }
-    table.Write(out);
   }
+  size_t next = 0;  // vector of the result
+  for (const RowName& name : names) {
+    const bool has_vector = !(name.missing && skipped);
+    const std::span<const float> row = std::span<const float>(floats).subspan(next * dim, has_vector ? dim : 0);
+    if (has_vector) ++next;
+    const std::string id = name.id < 0 ? "" : absl::StrCat(name.id);
+    if (output == Output::kJsonl) {
+      out << "{\"id\":" << (id.empty() ? "null" : id);
+      if (has_keys) out << ",\"key\":" << JsonString(name.key);
+      if (name.missing) out << ",\"missing\":true";
+      if (has_vector) out << ",\"embedding\":" << JsonFloats(row);
+      out << "}\n";
+    } else if (output == Output::kCsv) {
+      std::vector<std::string> fields = {id, name.key};
+      if (any_missing) fields.emplace_back(name.missing ? "true" : "false");
+      WriteCsvLine(fields, row, out);
+    } else {
+      const std::string preview = Preview(row);
+      table.AddRow({id, name.key, !name.missing ? preview : has_vector ? "missing: " + preview : "missing"});
+    }
+  }
+  if (output == Output::kTable) table.Write(out);
+}
+
+void PrintBags(const LookupResult& result, Output output, std::ostream& out) {
+  if (output == Output::kJson) {
+    out << ToJson(result) << "\n";
+    return;
+  }
+  const std::vector<float> floats = result.embeddings.ToFloats();
+  const size_t dim = DimOf(result.embeddings);
+  const size_t bags = result.embeddings.shape.empty() ? 0 : static_cast<size_t>(result.embeddings.shape.front());
+  TextTable table({{"BAG", Align::kRight}, {VectorTitle(dim), Align::kLeft}});
+  if (output == Output::kCsv) {
+    std::vector<std::string> titles = {"bag"};
+    AddNumberTitles(dim, titles);
+    WriteCsvLine(titles, out);
+  }
+  for (size_t bag = 0; bag < bags; ++bag) {
+    const std::span<const float> row = std::span<const float>(floats).subspan(bag * dim, dim);
+    if (output == Output::kJsonl) {
+      out << "{\"bag\":" << bag << ",\"embedding\":" << JsonFloats(row) << "}\n";
+    } else if (output == Output::kCsv) {
+      WriteCsvLine({absl::StrCat(bag)}, row, out);
+    } else {
+      table.AddRow({absl::StrCat(bag), Preview(row)});
+    }
+  }
+  if (output != Output::kTable) return;
+  table.Write(out);
+  if (result.missing_positions.empty()) return;
+  out << "missing, counted from 0: ";
+  for (size_t i = 0; i < result.missing_positions.size(); ++i)
+    out << (i > 0 ? ", " : "") << result.missing_positions[i];
+  out << "\n";
 }
 
 void PrintSimilarity(const SimilarityResult& result, const std::vector<std::string>& left,

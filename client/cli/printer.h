@@ -13,11 +13,17 @@ namespace embedding::client {
 
 struct RowName {
   int64_t id = 0;
-  std::string key;  // empty: the row has none
+  std::string key;       // empty: the row has none
+  bool missing = false;  // there is no such row: id is what was asked for, or -1 for a key
 };
 
-// names: one per row of the result; not looked at for json.
-void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, Output output, std::ostream& out);
+// names: one per row asked for, of which the result lacks those that are missing if `skipped`; not looked at for json.
+// Something missing is said to be so in every format.
+void PrintLookup(const LookupResult& result, const std::vector<RowName>& names, bool skipped, Output output,
+                 std::ostream& out);
+
+// A pooled result: one vector for each bag.
+void PrintBags(const LookupResult& result, Output output, std::ostream& out);
 
 // left, right: what each vector is called; as many as the result has rows and columns. Of a result of means: what each
 // side is called.

@@ -21,6 +21,7 @@
 #include "client/loadtest/grpc_transport.h"
 #include "client/loadtest/report.h"
 #include "client/loadtest/server_facts.h"
+#include "client/loadtest/stream_transport.h"
 
 namespace embedding::loadtest {
 namespace {
@@ -85,7 +86,7 @@ ReportContext Describe(const LoadTestOptions& options, const ServerFacts& facts)
   context.batch_size = options.workload.batch_size;
   switch (options.workload.rpc) {
     case Rpc::kLookup:
-      context.rpc = "Lookup";
+      context.rpc = options.workload.stream ? "LookupStream" : "Lookup";
       context.item = "rows";
       break;
     case Rpc::kSimilarity:
@@ -162,12 +163,21 @@ class LoadTest {
 
   int Measure(const ServerFacts& facts) {
     const Workload workload(options_.workload, facts.table);
-    std::vector<std::unique_ptr<GrpcTransport>> transports;
+    std::vector<std::unique_ptr<Transport>> transports;
+    std::vector<const AnswerChecker*> checkers;
     std::vector<Transport*> connections;
     for (int i = 0; i < options_.connections; ++i) {
-      transports.push_back(
-          std::make_unique<GrpcTransport>(channels_[static_cast<size_t>(i)], workload, reference_.get(),
-                                          SlotsOf(options_.plan, options_.connections, i), options_.deadline));
+      const auto& channel = channels_[static_cast<size_t>(i)];
+      const int slots = SlotsOf(options_.plan, options_.connections, i);
+      if (options_.workload.stream) {
+        auto stream = std::make_unique<StreamTransport>(channel, workload, reference_.get(), slots);
+        checkers.push_back(&stream->checker());
+        transports.push_back(std::move(stream));
+      } else {
+        auto calls = std::make_unique<GrpcTransport>(channel, workload, reference_.get(), slots, options_.deadline);
+        checkers.push_back(&calls->checker());
+        transports.push_back(std::move(calls));
+      }
       connections.push_back(transports.back().get());
     }
     ReportContext context = Describe(options_, facts);
@@ -178,9 +188,9 @@ class LoadTest {
     context.cpu_seconds = CpuSeconds() - cpu_before;
     context.wall_seconds = static_cast<double>(clock_.NowNs() - started_ns) / 1e9;
     const int64_t recompute_until = clock_.NowNs() + kRecomputeNs;
-    for (const std::unique_ptr<GrpcTransport>& transport : transports) {
-      context.bytes_sent += transport->bytes_sent();
-      const AnswerChecker::KeptChecks checks = transport->checker().CheckKept(clock_, recompute_until);
+    for (const std::unique_ptr<Transport>& transport : transports) context.bytes_sent += transport->bytes_sent();
+    for (const AnswerChecker* checker : checkers) {
+      const AnswerChecker::KeptChecks checks = checker->CheckKept(clock_, recompute_until);
       context.verification.kept_verified += checks.verified;
       context.verification.kept_not_reached += checks.not_reached;
       result.mismatches += checks.mismatches;

@@ -70,7 +70,8 @@ void Declare(CLI::App& app, Typed& typed) {
   app.add_option("-a,--address", typed.address, "HOST:PORT or unix:PATH")
       ->envname("EMBEDDING_ADDRESS")
       ->capture_default_str();
-  app.add_option("--rpc", typed.rpc, "lookup, similarity or neighbours")->capture_default_str();
+  app.add_option("--rpc", typed.rpc, "lookup, lookup-stream (one stream a connection), similarity or neighbours")
+      ->capture_default_str();
   app.add_option("--table", typed.table, "Name of the table [default: the only one]");
   app.add_option("--batch-size", typed.batch_size,
                  "Ids (lookup), pairs (similarity) or queries (neighbours) per call [default: 64; neighbours: 1]");
@@ -130,12 +131,15 @@ class Builder {
     workload.seed = static_cast<uint64_t>(typed_.seed);
     if (typed_.rpc == "lookup") {
       workload.rpc = Rpc::kLookup;
+    } else if (typed_.rpc == "lookup-stream") {
+      workload.rpc = Rpc::kLookup;
+      workload.stream = true;
     } else if (typed_.rpc == "similarity") {
       workload.rpc = Rpc::kSimilarity;
     } else if (typed_.rpc == "neighbours") {
       workload.rpc = Rpc::kNeighbours;
     } else {
-      return NotOneOf("--rpc", typed_.rpc, "lookup, similarity, neighbours");
+      return NotOneOf("--rpc", typed_.rpc, "lookup, lookup-stream, similarity, neighbours");
     }
     workload.batch_size = typed_.batch_size.value_or(workload.rpc == Rpc::kNeighbours ? 1 : 64);
     if (workload.batch_size < 1 || workload.batch_size > INT32_MAX) {
@@ -149,7 +153,7 @@ class Builder {
     }
     workload.k = static_cast<int32_t>(typed_.k.value_or(10));
     if (typed_.metric.has_value()) {
-      if (workload.rpc == Rpc::kLookup) return "--metric has no effect on --rpc lookup";
+      if (workload.rpc == Rpc::kLookup) return absl::StrCat("--metric has no effect on --rpc ", typed_.rpc);
       if (*typed_.metric == "cosine") {
         workload.metric = v1::METRIC_COSINE;
       } else if (*typed_.metric == "dot") {

@@ -149,7 +149,7 @@ std::string VerificationLine(const ReportContext& context, const RunResult& resu
   const int64_t wrong = result.mismatches + result.malformed;
   std::string text;
   if (context.verification.enabled) {
-    if (context.rpc == "Lookup") {
+    if (context.rpc == "Lookup" || context.rpc == "LookupStream") {
       text = Format("verified  %s answers, every row to the bit (warm-up included): %s wrong\n",
                     Grouped(result.verified + wrong).c_str(), Grouped(wrong).c_str());
     } else {

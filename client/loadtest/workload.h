@@ -20,6 +20,7 @@ struct WorkloadOptions {
   v1::Metric metric = v1::METRIC_UNSPECIFIED;  // of kSimilarity and kNeighbours
   IdDistribution ids{};
   uint64_t seed = 1;
+  bool stream = false;  // of kLookup: as messages of a LookupStream, one for each connection
 };
 
 // The requests of a load test: call number i is always the same one. Immutable, so safe for any number of threads.

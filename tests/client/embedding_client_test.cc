@@ -63,6 +63,90 @@ TEST(EmbeddingClientTest, LookupInPartsEqualsOneLookup) {
   EXPECT_EQ(joined->embeddings.data, expected->embeddings.data);
 }
 
+TEST(EmbeddingClientTest, MissingPositionsOfPartsCountFromTheStartOfTheBatch) {
+  FakeService fake({.rows = 10, .max_ids = 3});
+  const auto client = ClientOf(fake.address());
+  LookupRequest request{.table = {}, .rows = Ids{{1, 99, 2, 98, 97, 3, 4}, {}}};
+  request.missing = MissingPolicy::kZero;
+  auto rows = client->Lookup(request);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->missing_positions, ElementsAre(1, 3, 4));
+  EXPECT_THAT(rows->embeddings.shape, ElementsAre(7, 3));
+  request.missing = MissingPolicy::kSkip;
+  rows = client->Lookup(request);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->missing_positions, ElementsAre(1, 3, 4));
+  EXPECT_THAT(rows->embeddings.shape, ElementsAre(4, 3));
+  EXPECT_THAT(rows->embeddings.ToFloats(), ElementsAre(100, 101, 102, 200, 201, 202, 300, 301, 302, 400, 401, 402));
+  EXPECT_EQ(fake.calls(), 6);
+}
+
+TEST(EmbeddingClientTest, PooledLookupsAreCutBetweenBags) {
+  FakeService whole({}), parted({.max_ids = 4});
+  LookupRequest request{.table = {}, .rows = CountingIds(9)};
+  request.pooling = Pooling{.offsets = {0, 3, 3, 4, 8}, .weights = {1, 2, 3, 4, 5, 6, 7, 8, 9}};
+  const auto expected = ClientOf(whole.address())->Lookup(request);
+  const auto joined = ClientOf(parted.address())->Lookup(request);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_THAT(parted.sizes(), ElementsAre(4, 4, 1));
+  EXPECT_THAT(expected->embeddings.shape, ElementsAre(5, 3));
+  EXPECT_EQ(joined->embeddings.shape, expected->embeddings.shape);
+  EXPECT_EQ(joined->embeddings.ToFloats(), expected->embeddings.ToFloats());
+  // As bags of two dimensions, which travel with offsets once they are cut.
+  request.rows = CountingIds(8, {4, 2});
+  request.pooling = Pooling{};
+  const auto pairs = ClientOf(parted.address())->Lookup(request);
+  ASSERT_TRUE(pairs.ok()) << pairs.status();
+  EXPECT_THAT(pairs->embeddings.shape, ElementsAre(4, 3));
+  EXPECT_THAT(pairs->embeddings.ToFloats(), ElementsAre(100, 102, 104, 500, 502, 504, 900, 902, 904, 1300, 1302, 1304));
+}
+
+TEST(EmbeddingClientTest, ABagOverALimitIsRefusedByTheServerByName) {
+  FakeService fake({.max_ids = 4});
+  LookupRequest request{.table = {}, .rows = CountingIds(7)};
+  request.pooling = Pooling{.offsets = {0, 2}};
+  const auto rows = ClientOf(fake.address())->Lookup(request);
+  EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(rows.status()), StartsWith("in ids[2..6], positions counted from there: given 5, limit 4"));
+}
+
+TEST(EmbeddingClientTest, AStreamGivesEachRequestItsOwnOutcomeInOrder) {
+  FakeService fake({.rows = 10});
+  const auto client = ClientOf(fake.address());
+  const std::unique_ptr<LookupStream> stream = client->OpenLookupStream();
+  for (const int64_t id : {3, 10, 4}) ASSERT_TRUE(stream->Write({.table = {}, .rows = Ids{{id}, {}}}).ok());
+  EXPECT_EQ(stream->Write({.table = {}, .rows = Ids{{1, 2}, {3}}}).code(), absl::StatusCode::kInvalidArgument);
+  stream->WritesDone();
+  auto rows = stream->Read();
+  ASSERT_TRUE(rows && rows->ok());
+  EXPECT_THAT((*rows)->embeddings.ToFloats(), ElementsAre(300, 301, 302));
+  EXPECT_EQ((*rows)->table, (TableStamp{"made-up", 1, "aa"}));
+  rows = stream->Read();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->status(), absl::OutOfRangeError("ids[0] is 10, table has 10 rows"));
+  rows = stream->Read();
+  ASSERT_TRUE(rows && rows->ok());
+  EXPECT_THAT((*rows)->embeddings.ToFloats(), ElementsAre(400, 401, 402));
+  EXPECT_FALSE(stream->Read());
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST(EmbeddingClientTest, AStreamSaysWhyItEnds) {
+  FakeService fake({});
+  const auto client = ClientOf(fake.address());
+  const auto late = client->OpenLookupStream({.deadline = milliseconds(20)});
+  EXPECT_FALSE(late->Read());
+  EXPECT_EQ(late->Finish().code(), absl::StatusCode::kDeadlineExceeded);
+  const auto cancelled = client->OpenLookupStream();
+  cancelled->Cancel();
+  EXPECT_FALSE(cancelled->Read());
+  EXPECT_EQ(cancelled->Finish().code(), absl::StatusCode::kCancelled);
+  // Dropped in the middle: no more than a cancel.
+  const auto dropped = client->OpenLookupStream();
+  EXPECT_TRUE(dropped->Write({.table = {}, .rows = CountingIds(3)}).ok());
+}
+
 TEST(EmbeddingClientTest, LookupByKeysIsSplitByKeys) {
   FakeService fake({.max_ids = 2});
   const auto rows = ClientOf(fake.address())->Lookup({.table = {"made-up", 1}, .rows = Keys{{"k3", "k1", "k2"}, {}}});

@@ -68,6 +68,21 @@ void AddFloat(std::string& data, double value) {
   data.append(reinterpret_cast<const char*>(&narrow), sizeof(narrow));
 }
 
+// Sums, each row times its weight; offsets as they are given.
+std::vector<std::vector<double>> Bags(const v1::Pooling& pooling, const std::vector<std::vector<double>>& rows,
+                                      int64_t dim) {
+  std::vector<std::vector<double>> bags;
+  for (int b = 0; b < pooling.offsets_size(); ++b) {
+    std::vector<double>& bag = bags.emplace_back(dim);
+    const size_t end = b + 1 < pooling.offsets_size() ? pooling.offsets(b + 1) : rows.size();
+    for (size_t i = pooling.offsets(b); i < end; ++i) {
+      const double weight = pooling.weights_size() == 0 ? 1 : pooling.weights(static_cast<int>(i));
+      for (int64_t j = 0; j < dim; ++j) bag[j] += weight * rows[i][j];
+    }
+  }
+  return bags;
+}
+
 }  // namespace
 
 class FakeService::Embedding : public v1::EmbeddingService::Service {
@@ -86,20 +101,49 @@ class FakeService::Embedding : public v1::EmbeddingService::Service {
         return OverLimit("--max-response-bytes", bytes, settings.max_response_bytes);
       v1::Tensor& tensor = *response->mutable_embeddings();
       tensor.set_dtype(v1::DTYPE_F32);
-      if (request->rows().ids().shape().empty()) tensor.add_shape(count);
-      for (const int64_t size : request->rows().ids().shape()) tensor.add_shape(size);
-      tensor.add_shape(settings.dim);
+      std::vector<std::vector<double>> vectors;
       for (int64_t i = 0; i < count; ++i) {
-        if (ids[i] >= settings.rows) {
+        const bool missing = ids[i] >= settings.rows;
+        if (missing && request->missing() <= v1::MISSING_POLICY_ERROR) {
           return Error(absl::StatusCode::kOutOfRange,
                        absl::StrCat("ids[", i, "] is ", ids[i], ", table has ", settings.rows, " rows"),
                        "ID_OUT_OF_RANGE");
         }
-        for (int64_t j = 0; j < settings.dim; ++j)
-          AddFloat(*tensor.mutable_data(), static_cast<double>(100 * ids[i] + j));
+        if (missing) response->add_missing_positions(i);
+        if (missing && request->missing() == v1::MISSING_POLICY_SKIP && !request->has_pooling()) continue;
+        std::vector<double>& vector = vectors.emplace_back(settings.dim);
+        for (int64_t j = 0; j < settings.dim && !missing; ++j) vector[j] = static_cast<double>(100 * ids[i] + j);
+      }
+      if (request->has_pooling()) {
+        vectors = Bags(request->pooling(), vectors, settings.dim);
+        tensor.add_shape(static_cast<int64_t>(vectors.size()));
+      } else if (request->rows().ids().shape().empty()) {
+        tensor.add_shape(static_cast<int64_t>(vectors.size()));
+      }
+      if (!request->has_pooling()) tensor.mutable_shape()->MergeFrom(request->rows().ids().shape());
+      tensor.add_shape(settings.dim);
+      for (const std::vector<double>& vector : vectors) {
+        for (const double value : vector) AddFloat(*tensor.mutable_data(), value);
       }
       return grpc::Status::OK;
     });
+  }
+
+  // Each message as a Lookup of its own.
+  grpc::Status LookupStream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::LookupStreamResponse, v1::LookupStreamRequest>* stream) override {
+    v1::LookupStreamRequest request;
+    while (stream->Read(&request)) {
+      v1::LookupStreamResponse response;
+      const grpc::Status status = Lookup(context, &request.lookup(), response.mutable_lookup());
+      if (!status.ok()) {
+        response.mutable_error()->set_code(status.error_code());
+        response.mutable_error()->set_message(status.error_message());
+      }
+      stream->Write(response);
+    }
+    return grpc::Status::OK;
   }
 
   // The score of two vectors is 1000 times the left number plus the right one.

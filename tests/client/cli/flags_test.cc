@@ -88,6 +88,31 @@ TEST_F(FlagsTest, AnalogiesOddOnesAndResolve) {
   EXPECT_EQ(Parsed({"similarity", "a", "b", "--reduce", "mean"}).reduce, Reduce::kMean);
 }
 
+TEST_F(FlagsTest, LookupTakesWhatBecomesOfItsRows) {
+  const Command plain = Parsed({"lookup", "a"});
+  EXPECT_EQ(plain.missing, MissingPolicy::kError);
+  EXPECT_EQ(plain.pooling, std::nullopt);
+  EXPECT_EQ(plain.dimensions, 0);
+  const Command command = Parsed({"lookup", "a", "--missing", "default-row", "b", "--pooling", "sum", "--offsets",
+                                  "0,1", "c", "--weights", "1,-0.5,2", "--normalize", "--dimensions", "64"});
+  EXPECT_THAT(command.keys, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(command.missing, MissingPolicy::kDefaultRow);
+  EXPECT_EQ(command.pooling, PoolingMode::kSum);
+  EXPECT_THAT(command.offsets, ElementsAre(0, 1));
+  EXPECT_THAT(command.weights, ElementsAre(1, -0.5f, 2));
+  EXPECT_TRUE(command.normalize);
+  EXPECT_EQ(command.dimensions, 64);
+}
+
+TEST_F(FlagsTest, FlagsOfPoolingNeedIt) {
+  EXPECT_THAT(ParseCommandLine({"lookup", "a", "--offsets", "0"}).err, HasSubstr("--offsets needs --pooling"));
+  EXPECT_THAT(ParseCommandLine({"lookup", "a", "--pooling", "mean", "--weights", "1"}).err,
+              HasSubstr("--weights needs --pooling sum"));
+  EXPECT_EQ(ParseCommandLine({"lookup", "a", "--missing", "drop"}).exit_code, 2);
+  EXPECT_EQ(ParseCommandLine({"lookup", "a", "--pooling", "avg"}).exit_code, 2);
+  EXPECT_EQ(ParseCommandLine({"lookup", "a", "--dimensions", "-1"}).exit_code, 2);
+}
+
 TEST_F(FlagsTest, WordsAfterTheCommandAreKeysWhateverTheySay) {
   EXPECT_THAT(Parsed({"lookup", "info", "42", "-", "tables"}).keys, ElementsAre("info", "42", "-", "tables"));
   EXPECT_THAT(Parsed({"lookup", "--", "--table", "-x"}).keys, ElementsAre("--table", "-x"));

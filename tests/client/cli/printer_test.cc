@@ -25,7 +25,7 @@ const std::vector<RowName> kNames = {{8714, "robot"}, {7, "a,b"}};
 
 std::string Lookup(Output output) {
   std::ostringstream out;
-  PrintLookup(TwoRows(), kNames, output, out);
+  PrintLookup(TwoRows(), kNames, /*skipped=*/false, output, out);
   return out.str();
 }
 
@@ -59,8 +59,54 @@ TEST(PrinterTest, LookupAsJsonIsTheMessageItself) {
 
 TEST(PrinterTest, LookupOfATableWithoutKeysHasNoneInJsonLines) {
   std::ostringstream out;
-  PrintLookup({kStamp, FloatTensor({1, 2}, {1, 2})}, {{5, ""}}, Output::kJsonl, out);
+  PrintLookup({kStamp, FloatTensor({1, 2}, {1, 2})}, {{5, ""}}, false, Output::kJsonl, out);
   EXPECT_EQ(out.str(), "{\"id\":5,\"embedding\":[1,2]}\n");
+}
+
+// "robot", a key that does not exist, row 7.
+std::string LookupWithMissing(bool skipped, Output output) {
+  const std::vector<RowName> names = {{8714, "robot"}, {-1, "robbot", true}, {7, "a"}};
+  const std::vector<float> values = skipped ? std::vector<float>{1, 2, 3, 4} : std::vector<float>{1, 2, 0, 0, 3, 4};
+  LookupResult result{kStamp, FloatTensor({skipped ? 2 : 3, 2}, values)};
+  result.missing_positions = {1};
+  std::ostringstream out;
+  PrintLookup(result, names, skipped, output, out);
+  return out.str();
+}
+
+TEST(PrinterTest, MissingRowsAreSaidToBeMissing) {
+  EXPECT_EQ(LookupWithMissing(false, Output::kTable),
+            "  ID  KEY     VECTOR\n"
+            "8714  robot   1 2\n"
+            "      robbot  missing: 0 0\n"
+            "   7  a       3 4\n");
+  EXPECT_EQ(LookupWithMissing(true, Output::kTable),
+            "  ID  KEY     VECTOR\n"
+            "8714  robot   1 2\n"
+            "      robbot  missing\n"
+            "   7  a       3 4\n");
+  EXPECT_EQ(LookupWithMissing(false, Output::kCsv),
+            "id,key,missing,x0,x1\n"
+            "8714,robot,false,1,2\n"
+            ",robbot,true,0,0\n"
+            "7,a,false,3,4\n");
+  EXPECT_EQ(LookupWithMissing(true, Output::kJsonl),
+            "{\"id\":8714,\"key\":\"robot\",\"embedding\":[1,2]}\n"
+            "{\"id\":null,\"key\":\"robbot\",\"missing\":true}\n"
+            "{\"id\":7,\"key\":\"a\",\"embedding\":[3,4]}\n");
+  EXPECT_THAT(LookupWithMissing(true, Output::kJson), ::testing::HasSubstr(R"("missingPositions":["1"])"));
+}
+
+TEST(PrinterTest, BagsAreNumbered) {
+  LookupResult result{kStamp, FloatTensor({2, 2}, {1, 2, 3, 4})};
+  result.missing_positions = {0, 5};
+  std::ostringstream table, lines, csv;
+  PrintBags(result, Output::kTable, table);
+  PrintBags(result, Output::kJsonl, lines);
+  PrintBags(result, Output::kCsv, csv);
+  EXPECT_EQ(table.str(), "BAG  VECTOR\n  0  1 2\n  1  3 4\nmissing, counted from 0: 0, 5\n");
+  EXPECT_EQ(lines.str(), "{\"bag\":0,\"embedding\":[1,2]}\n{\"bag\":1,\"embedding\":[3,4]}\n");
+  EXPECT_EQ(csv.str(), "bag,x0,x1\n0,1,2\n1,3,4\n");
 }
 
 std::string Similarity(Output output) {

@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{{"--k", "5"}, "--k has no effect on --rpc lookup"},
         RefusedCase{{"--rpc", "similarity", "--k", "5"}, "--k has no effect on --rpc similarity"},
         RefusedCase{{"--metric", "dot"}, "--metric has no effect on --rpc lookup"},
-        RefusedCase{{"--rpc", "search"}, "--rpc is \"search\", allowed is lookup, similarity, neighbours"},
+        RefusedCase{{"--rpc", "search"}, "--rpc is \"search\", allowed is lookup, lookup-stream, similarity, neighbours"},
         RefusedCase{{"--rpc", "neighbours", "--metric", "l2"}, "--metric is \"l2\""},
         RefusedCase{{"--rpc", "neighbours", "--k", "0"}, "--k is 0, allowed is 1 to"},
         RefusedCase{{"--batch-size", "0"}, "--batch-size is 0, allowed is 1 to"},
