@@ -11,7 +11,6 @@ namespace embedding {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 using Result = absl::StatusOr<std::unique_ptr<EmbeddingTable>>;
@@ -109,6 +108,65 @@ TEST_F(PairingTest, RawRowsAreReadOnlyWhereRawIsAskedFor) {
         << extension;
     for (const std::string format : kFormats) {
       EXPECT_THAT(Load("f" + extension, kRows, "format=" + format), Fails(kDataLoss, ::testing::_)) << format;
+    }
+  }
+}
+
+// [2, 4] in each of the formats whose header has no magic: only their numbers and sizes tell, and those of .u8bin and
+// .i8bin not even that.
+TEST_F(PairingTest, FormatsWithoutAMagicAreReadAsThemselvesAlone) {
+  const std::string head = Bytes<uint32_t>({2, 4});
+  const std::string width = Bytes<int32_t>({4});
+  const std::string f32 = Bytes<float>({1, 2, 3, 4, 5, 6, 7, 8});
+  const std::string f16 = Bytes<uint16_t>({0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800});
+  const std::string u8 = Bytes<uint8_t>({1, 2, 3, 4, 5, 6, 7, 8});
+  const struct {
+    std::string format, bytes, rows;
+  } kContents[] = {{"fbin", head + f32, f32},
+                   {"f16bin", head + f16, f16},
+                   {"u8bin", head + u8, u8},
+                   {"i8bin", head + u8, u8},
+                   {"fvecs", width + f32.substr(0, 16) + width + f32.substr(16), f32},
+                   {"bvecs", width + u8.substr(0, 4) + width + u8.substr(4), u8}};
+  for (const auto& content : kContents) {
+    for (const std::string format : {"fbin", "f16bin", "u8bin", "i8bin", "fvecs", "bvecs", "safetensors", "npy",
+                                     "word2vec", "word2vec-text", "glove"}) {
+      SCOPED_TRACE(content.format + " as " + format);
+      const bool same = format == content.format;
+      const bool no_byte_tells =
+          (format == "u8bin" || format == "i8bin") && content.rows == u8 && content.format != "bvecs";
+      const Result asked = Load("f", content.bytes, "format=" + format);
+      const Result named = Load("f." + format, content.bytes);
+      if (same || no_byte_tells) {
+        for (const Result* table : {&asked, &named}) {
+          ASSERT_THAT(*table, Succeeds());
+          EXPECT_EQ(TableFormatName((**table)->format()), format);
+          EXPECT_EQ(std::memcmp((**table)->rows(), content.rows.data(), content.rows.size()), 0);
+        }
+      } else {
+        EXPECT_THAT(asked, Fails(kDataLoss, ::testing::_));
+        // Under a name that says nothing, .fbin is known by its size.
+        if (named.ok()) {
+          EXPECT_EQ(content.format, "fbin");
+          EXPECT_EQ((*named)->format(), TableFormat::kFbin);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PairingTest, OtherContentIsNotTakenForAFormatWithoutAMagic) {
+  for (const Content& content : Contents()) {
+    if (std::string(content.format) == "fbin") continue;
+    for (const std::string format : {"f16bin", "u8bin", "i8bin", "fvecs", "bvecs"}) {
+      SCOPED_TRACE(std::string(content.looks_like) + " as " + format);
+      EXPECT_THAT(
+          Load("f", content.bytes, "format=" + format),
+          Fails(kDataLoss, AllOf(HasSubstr("format=" + format + " was asked for"), HasSubstr(content.looks_like))));
+      const Result named = Load("f." + format, content.bytes);
+      ASSERT_THAT(named, Succeeds());
+      EXPECT_EQ(TableFormatName((*named)->format()), content.format);
+      EXPECT_THAT(Load("f." + format, kRows), Fails(kDataLoss, ::testing::_));
     }
   }
 }

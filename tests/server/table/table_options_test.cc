@@ -42,7 +42,7 @@ TEST(TableOptionsTest, EveryOptionIsRead) {
   EXPECT_EQ(raw->metric, TableMetric::kDot);
   EXPECT_TRUE(raw->allow_non_finite);
   EXPECT_FALSE(raw->allow_dim_change);
-  EXPECT_EQ(raw->given.size(), 7u);
+  EXPECT_EQ(raw->given.size(), 8u);
   EXPECT_EQ(raw->given[3], std::make_pair(std::string("vocab"), std::string("v.txt")));
   EXPECT_TRUE(ParseTableOptions("t=t.npy,allow-dim-change=true")->allow_dim_change);
 
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,format=glove,vocab=v", "vocab= is not for format=glove, whose files hold their keys"},
         RefusedCase{"t=x,format=word2vec,vocab=v", "vocab= is not for format=word2vec,"},
         RefusedCase{"t=x,vocab=v,format=word2vec-text", "vocab= is not for format=word2vec-text,"},
-        RefusedCase{"t=x,default-row=", "default-row=: allowed are a row id from 0, or a key of the table"},
+        RefusedCase{"t=x,default-row=", "table option default-row= has no value"},
         RefusedCase{"t=x,allow-non-finite=1", "allow-non-finite=1: allowed are true, false"},
         RefusedCase{"t=x,allow-non-finite=True", "allowed are true, false"},
         RefusedCase{"t=x,tensr=a",
