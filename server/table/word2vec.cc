@@ -34,7 +34,9 @@ class Window {
   // Makes bytes() at least `count` long, or as long as the rest of the file.
   absl::Status Fill(size_t count) {
     if (end_ - begin_ >= count || next_ == file_.size()) return absl::OkStatus();
-    if (buffer_.empty()) buffer_.resize(std::max(kWindowBytes, count));
+    if (buffer_.empty()) {
+      buffer_.resize(std::max(static_cast<size_t>(std::min<uint64_t>(kWindowBytes, file_.size())), count));
+    }
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
