@@ -30,11 +30,13 @@
 namespace embedding::testing {
 namespace {
 
-// 51.2 MB a version: what the heap of a process needs in its first minutes, 2 MiB or so, is little beside it.
-constexpr int64_t kRows = 100'000;
+// 25.6 MB a version: one that is not freed cannot hide behind kHeapGrowth.
+constexpr int64_t kRows = 50'000;
 constexpr int64_t kDim = 128;
-// The swap after which memory is not to grow any more.
+// The swap after which memory is not to grow any more, by more than 2 % or what the heap takes for threads and
+// connections that come later (4 MB were seen, whatever the size of the table).
 constexpr int64_t kSettledSwap = 100;
+constexpr double kHeapGrowth = 8 << 20;
 
 int64_t NumSwaps() {
   int64_t swaps = 200;
@@ -189,7 +191,7 @@ TEST(SwapTest, NoCallSeesASwap) {
   EXPECT_GT(findings.calls, swaps);
   EXPECT_EQ(server.MetricValue("embedding_table_reloads_total{table=\"t\",result=\"ok\"}"), static_cast<double>(swaps));
 #if !defined(__SANITIZE_ADDRESS__)  // which keeps freed memory for a while
-  EXPECT_LE(at_end, settled * 1.02);
+  EXPECT_LE(at_end, std::max(settled * 1.02, settled + kHeapGrowth));
 #endif
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0);
