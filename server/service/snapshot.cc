@@ -51,6 +51,14 @@ std::vector<uint64_t> NumbersOf(const Versions& versions) {
   return numbers;
 }
 
+// The table of a name; an empty one means the only table.
+template <typename Tables>
+auto* FindIn(Tables& tables, size_t num_names, absl::string_view name) {
+  const auto it =
+      name.empty() && num_names == 1 ? tables.begin() : tables.find(std::string_view(name.data(), name.size()));
+  return it == tables.end() ? nullptr : &it->second;
+}
+
 }  // namespace
 
 TableRegistry::TableRegistry(std::vector<std::string> names, int keep_versions)
@@ -59,14 +67,10 @@ TableRegistry::TableRegistry(std::vector<std::string> names, int keep_versions)
 }
 
 const TableRegistry::Table* TableRegistry::Find(absl::string_view name) const {
-  if (name.empty() && names_.size() == 1) return tables_.empty() ? nullptr : &tables_.begin()->second;
-  const auto it = tables_.find(std::string_view(name.data(), name.size()));
-  return it == tables_.end() ? nullptr : &it->second;
+  return FindIn(tables_, names_.size(), name);
 }
 
-TableRegistry::Table* TableRegistry::Find(absl::string_view name) {
-  return const_cast<Table*>(std::as_const(*this).Find(name));
-}
+TableRegistry::Table* TableRegistry::Find(absl::string_view name) { return FindIn(tables_, names_.size(), name); }
 
 absl::Status TableRegistry::NoTable(absl::string_view name) const {
   if (!name.empty() && !IsTableName(name)) {

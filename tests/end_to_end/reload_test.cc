@@ -54,8 +54,10 @@ class ReloadTest : public ::testing::Test {
   }
 
   float Value(const std::string& table = "") {
-    const absl::StatusOr<client::LookupResult> rows =
-        client_->Lookup({.table = {table, 0}, .rows = client::Ids{{0}, {}}});
+    client::LookupRequest request;
+    request.table.name = table;
+    request.rows = client::Ids{{0}, {}};
+    const absl::StatusOr<client::LookupResult> rows = client_->Lookup(request);
     EXPECT_TRUE(rows.ok()) << rows.status();
     return rows.ok() ? rows->embeddings.ToFloats()[0] : -1;
   }
@@ -79,7 +81,8 @@ class ReloadTest : public ::testing::Test {
 TEST_F(ReloadTest, TablesComeAndGoWithTheirHealthAndMetrics) {
   StartWithRoot();
   WriteTable(folder_.Path("root/items.fbin"), 7);
-  const absl::StatusOr<client::TableInfo> loaded = client_->LoadTable({.name = "items", .path = "items.fbin"});
+  const absl::StatusOr<client::TableInfo> loaded =
+      client_->LoadTable({.name = "items", .path = "items.fbin", .options = {}});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->serving_version, 1u);
   EXPECT_EQ(Value("items"), 7);
@@ -96,7 +99,7 @@ TEST_F(ReloadTest, TablesComeAndGoWithTheirHealthAndMetrics) {
 TEST_F(ReloadTest, ATableGoesOnServingWhileItsReloadsFail) {
   StartWithRoot();
   WriteFile(folder_.Path("root/bad.fbin"), "x");
-  const absl::Status status = client_->LoadTable({.name = "words", .path = "bad.fbin"}).status();
+  const absl::Status status = client_->LoadTable({.name = "words", .path = "bad.fbin", .options = {}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(DetailsOf(status).reason, "BAD_FILE");
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("bad.fbin: "));
@@ -119,7 +122,7 @@ TEST_F(ReloadTest, OfTenReloadsAtOnceEachIsServedOrToldThatOneRuns) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 10; ++i) {
     callers.emplace_back([&] {
-      const absl::Status status = client_->LoadTable({.name = "words", .path = "words.fbin"}).status();
+      const absl::Status status = client_->LoadTable({.name = "words", .path = "words.fbin", .options = {}}).status();
       if (status.ok()) ++served;
       if (DetailsOf(status).reason == "RELOAD_IN_PROGRESS") ++refused;
     });
@@ -134,7 +137,8 @@ TEST_F(ReloadTest, OfTenReloadsAtOnceEachIsServedOrToldThatOneRuns) {
 TEST_F(ReloadTest, WithoutATableRootNobodyChangesWhatIsServed) {
   WriteTable(folder_.Path("words.fbin"), 1);
   Start({"--table", "words=" + folder_.Path("words.fbin")});
-  EXPECT_EQ(client_->LoadTable({.name = "words"}).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(client_->LoadTable({.name = "words", .path = "", .options = {}}).status().code(),
+            absl::StatusCode::kUnimplemented);
   EXPECT_EQ(client_->UnloadTable("words").status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(client_->SetServingVersion("words", 1).status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(Value(), 1);
@@ -147,7 +151,7 @@ TEST_F(ReloadTest, AServerWithATableRootMayStartEmpty) {
   EXPECT_EQ(client_->ListTables()->size(), 0u);
   EXPECT_EQ(client_->GetTable({}).status().message(), "no table is served");
   WriteTable(folder_.Path("root/t.fbin"), 3);
-  ASSERT_TRUE(client_->LoadTable({.name = "t", .path = "t.fbin"}).ok());
+  ASSERT_TRUE(client_->LoadTable({.name = "t", .path = "t.fbin", .options = {}}).ok());
   EXPECT_EQ(Value(), 3);
 }
 

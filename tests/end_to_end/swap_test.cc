@@ -99,7 +99,9 @@ class Caller {
   void Lookup(int64_t floor, int64_t i) {
     client::Ids ids;
     for (int64_t j = 0; j < 64; ++j) ids.values.push_back((i * 977 + j * 311) % kRows);
-    const absl::StatusOr<client::LookupResult> result = client_->Lookup({.rows = ids});
+    client::LookupRequest request;
+    request.rows = ids;
+    const absl::StatusOr<client::LookupResult> result = client_->Lookup(request);
     if (!result.ok()) return Fail(result.status());
     Check(floor, result->table, result->embeddings.ToFloats());
   }
@@ -168,7 +170,8 @@ TEST(SwapTest, NoCallSeesASwap) {
     }
     for (int64_t swap = 1; swap <= swaps; ++swap) {
       WriteVersion(folder, swap + 1);
-      const absl::StatusOr<client::TableInfo> table = admin->LoadTable({.name = "t", .path = "next.fbin"});
+      const absl::StatusOr<client::TableInfo> table =
+          admin->LoadTable({.name = "t", .path = "next.fbin", .options = {}});
       ASSERT_TRUE(table.ok()) << table.status();
       ASSERT_EQ(table->serving_version, static_cast<uint64_t>(swap + 1));
       acknowledged = swap + 1;
