@@ -100,7 +100,8 @@ absl::Status CheckName(const std::string& name) {
 
 TableManager::TableManager(Settings settings)
     : settings_(std::move(settings)),
-      readers_(settings_.threads, WorkerPool::Priority::kBackground),
+      // Half of them, so that calls find a CPU that no load holds.
+      readers_(std::max(1, settings_.threads / 2), WorkerPool::Priority::kBackground),
       loader_(1, WorkerPool::Priority::kBackground) {}
 
 TableManager::~TableManager() { Stop(); }

@@ -38,7 +38,7 @@ class TableManager {
     Metrics* metrics = nullptr;
     TableLimits limits;
     std::string table_root;  // what paths of an Order are relative to
-    int threads = 1;         // that read a file
+    int threads = 1;         // of the server; half of them read a file
     // Called when a load begins; what it gives is told of the progress. May be empty.
     std::function<LoadProgress::Report(const std::string& table)> progress;
     // Told when a table begins to serve (true) and when it is gone (false). May be empty.
