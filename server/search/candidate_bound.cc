@@ -102,8 +102,8 @@ CandidateBound::Cut CandidateBound::CutFor(float tau) const {
   return {-RoundUp(largest), 0};
 }
 
-float CandidateBound::TauOf(float threshold) const {
-  const double exact = metric_ == Metric::kEuclidean ? -double{threshold} : scale_ * double{threshold};
+float TauOfThreshold(Metric metric, double scale, float threshold) {
+  const double exact = metric == Metric::kEuclidean ? -double{threshold} : scale * double{threshold};
   // F is known within (d + 8) 2^-52 of itself; 2^t is exact.
   const double tau = exact - 0x1p-30 * std::abs(exact);
   if (tau < -double{std::numeric_limits<float>::max()}) return -kInfinity;

@@ -37,6 +37,11 @@
 
 namespace embedding {
 
+// A tau that rules out no row whose canonical score reaches the threshold (finite): the closeness of the threshold
+// itself, rounded down; -infinity where it lies below every closeness. scale: closeness = scale * s for dot (2^t) and
+// cosine (F), known within 2^-31 of itself; not read for euclidean.
+float TauOfThreshold(Metric metric, double scale, float threshold);
+
 // One query's bounds. Immutable, so it may be shared between threads.
 class CandidateBound {
  public:
@@ -61,9 +66,8 @@ class CandidateBound {
   };
   Cut CutFor(float tau) const;
 
-  // A tau that rules out no row whose canonical score reaches the threshold (finite): the closeness of the threshold
-  // itself, rounded down; -infinity where it lies below every closeness.
-  float TauOf(float threshold) const;
+  // As TauOfThreshold, for this query.
+  float TauOf(float threshold) const { return TauOfThreshold(metric_, scale_, threshold); }
 
  private:
   Metric metric_ = Metric::kCosine;

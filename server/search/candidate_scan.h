@@ -1,4 +1,4 @@
-// The candidate pass: one read of the table in float32 for a group of queries.
+// One candidate pass over the table for a group of queries: what stays of each query's rows.
 #pragma once
 
 #include <atomic>
@@ -8,28 +8,26 @@
 #include <span>
 #include <vector>
 
-#include "server/search/candidate_bound.h"
+#include "server/search/candidate_pass.h"
 #include "server/search/candidate_reservoir.h"
 #include "server/search/row_filter.h"
-#include "server/search/row_norms.h"
 #include "server/search/scan_blocks.h"
-#include "server/table/embedding_table.h"
 
 namespace embedding {
 
-// Borrows the table, the norms, the eligible rows, the exclusions and the poll. Lanes may run at the same time on
-// different threads; Survivors after all lanes ended.
+// Borrows the eligible rows, the exclusions and the poll. Lanes may run at the same time on different threads;
+// Survivors after all lanes ended.
 class CandidateScan {
  public:
   struct Query {
-    CandidateBound bound;
     std::span<const int64_t> excluded;  // ascending
     float tau;                          // no row of a lower closeness is wanted; -infinity: all are
   };
 
-  // k in [1, num_rows]; at least one query; the eligible rows have no list.
-  CandidateScan(const EmbeddingTable& table, const RowNorms& norms, const EligibleRows& eligible, Metric metric,
-                int64_t k, std::vector<Query> queries, int num_lanes, StopPoll& stop);
+  // k in [1, num_rows]; the queries are those of the pass, in its order; the eligible rows have no list. dim: of the
+  // rows.
+  CandidateScan(std::unique_ptr<const CandidatePass> pass, int64_t dim, const EligibleRows& eligible, int64_t k,
+                std::vector<Query> queries, int num_lanes, StopPoll& stop);
 
   void RunLane(int lane);
 
@@ -44,13 +42,11 @@ class CandidateScan {
  private:
   bool MayFind(size_t query, int64_t row) const;
 
-  const EmbeddingTable& table_;
-  const RowNorms& norms_;
+  const std::unique_ptr<const CandidatePass> pass_;
   const EligibleRows& eligible_;
-  const Metric metric_;
+  const int64_t k_;
   const std::vector<Query> queries_;
   StopPoll& stop_;
-  std::vector<float> query_data_;  // [num_queries, dim]
   BlockCounter blocks_;
   std::vector<std::vector<CandidateReservoir>> reservoirs_;  // [num_lanes][num_queries]
   std::vector<std::atomic<float>> tau_;                      // [num_queries]: the best of all lanes

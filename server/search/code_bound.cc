@@ -41,6 +41,7 @@ std::optional<CodeBound> CodeBound::Of(Metric metric, VectorView query, const Ro
   bound.metric_ = metric;
   const double power = metric == Metric::kEuclidean ? 1.0 : std::ldexp(1.0, -std::ilogb(length));
   bound.length_ = length * power;
+  bound.threshold_scale_ = metric == Metric::kCosine ? bound.length_ : power;
   double largest = 0;
   double sum = 0;
   double coded_squares = 0;
@@ -91,7 +92,7 @@ std::optional<CodeBound> CodeBound::Of(Metric metric, VectorView query, const Ro
 
 CandidateBound::Range CodeBound::RangeOf(int32_t dot, float alpha, float error, float norm) const {
   const double n = double{norm};
-  const double centre = mean_ + double{alpha} * scale_ * (double{static_cast<double>(dot)} - bias_);
+  const double centre = mean_ + double{alpha} * scale_ * (static_cast<double>(dot) - bias_);
   double reach = double{alpha} * query_error_ + coded_length_ * double{error} + mean_rounding_;
   reach += 0x1p-40 * (length_ * n + mean_reach_ + reach);  // the double arithmetic of this function
   switch (metric_) {

@@ -46,8 +46,12 @@ class CodeBound {
   // A row that does not meet it has a closeness below tau.
   CodeCut CutFor(float tau) const;
 
+  // As TauOfThreshold, for this query.
+  float TauOf(float threshold) const { return TauOfThreshold(metric_, threshold_scale_, threshold); }
+
  private:
   Metric metric_ = Metric::kCosine;
+  double threshold_scale_ = 1;  // closeness = scale * s for dot and cosine: 2^t; F
   std::vector<int16_t> words_;
   std::vector<int8_t> bytes_;
   double length_ = 0;         // F

@@ -1,8 +1,10 @@
 #include "server/search/exact_index.h"
 
+#include <optional>
 #include <utility>
 
 #include "server/search/exact_search.h"
+#include "server/search/row_codes.h"
 #include "server/search/row_norms.h"
 
 namespace embedding {
@@ -10,22 +12,37 @@ namespace {
 
 class ExactIndex final : public NeighbourIndex {
  public:
-  ExactIndex(const EmbeddingTable& table, WorkerPool& pool) : table_(table), norms_(ComputeRowNorms(table, pool)) {}
+  ExactIndex(const EmbeddingTable& table, RowNorms norms, std::optional<RowCodes> codes)
+      : table_(table), norms_(std::move(norms)), codes_(std::move(codes)) {}
 
   void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
              std::function<void(NeighbourResult)> done) const override {
-    ExactSearch::Start(table_, norms_, std::move(query), pool, std::move(stop), std::move(done));
+    ExactSearch::Start({table_, norms_, codes_.has_value() ? &*codes_ : nullptr}, std::move(query), pool,
+                       std::move(stop), std::move(done));
   }
 
  private:
   const EmbeddingTable& table_;
   const RowNorms norms_;
+  const std::optional<RowCodes> codes_;
 };
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactIndex(const EmbeddingTable& table, bool with_codes,
+                                                                WorkerPool& pool) {
+  RowNorms norms = ComputeRowNorms(table, pool);
+  std::optional<RowCodes> codes;
+  if (with_codes) {
+    absl::StatusOr<RowCodes> built = BuildRowCodes(table, norms, pool);
+    if (!built.ok()) return built.status();
+    codes = *std::move(built);
+  }
+  return std::make_unique<ExactIndex>(table, std::move(norms), std::move(codes));
+}
+
 std::unique_ptr<NeighbourIndex> BuildExactIndex(const EmbeddingTable& table, WorkerPool& pool) {
-  return std::make_unique<ExactIndex>(table, pool);
+  return std::make_unique<ExactIndex>(table, ComputeRowNorms(table, pool), std::nullopt);
 }
 
 }  // namespace embedding

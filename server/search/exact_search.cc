@@ -4,6 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "server/kernels/codes.h"
+#include "server/search/code_pass.h"
+#include "server/search/float_pass.h"
+
 namespace embedding {
 namespace {
 
@@ -15,6 +19,9 @@ constexpr int64_t kGroupEntries = int64_t{1} << 22;
 constexpr int64_t kPieceWork = int64_t{1} << 17;
 // What a query costs beside its scan, in multiply-adds.
 constexpr int64_t kQueryWork = 2048;
+// Queries of 8 bits are faster, but leave more survivors and have no use for less than a tile of them.
+constexpr size_t kQueriesForBytes = 4;
+constexpr int64_t kMaxByteDim = 65536;
 // A candidate pass pays where it leaves most of the table unscored.
 constexpr int64_t kMinRowsPerNeighbour = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -32,10 +39,11 @@ int64_t FilterWork(const NeighbourQuery& query, int64_t num_rows) {
 
 }  // namespace
 
-void ExactSearch::Start(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
-                        StopPredicate stop, std::function<void(NeighbourResult)> done) {
+void ExactSearch::Start(const Rows& rows, NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+                        std::function<void(NeighbourResult)> done) {
+  const EmbeddingTable& table = rows.table;
   const auto num_queries = static_cast<int64_t>(query.queries.size());
-  auto search = std::make_shared<ExactSearch>(table, norms, std::move(query), pool, std::move(stop), std::move(done));
+  auto search = std::make_shared<ExactSearch>(rows, std::move(query), pool, std::move(stop), std::move(done));
   const int64_t filter_work = FilterWork(search->query_, table.num_rows());
   search->on_worker_ = num_queries * (table.num_rows() * table.dim() + kQueryWork) + filter_work <= kInlineWork;
   if (num_queries * (4 * table.dim() + kQueryWork / 2) + filter_work <= kInlineWork) return search->Begin();
@@ -47,10 +55,11 @@ void ExactSearch::Start(const EmbeddingTable& table, const RowNorms& norms, Neig
       });
 }
 
-ExactSearch::ExactSearch(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
-                         StopPredicate stop, std::function<void(NeighbourResult)> done)
-    : table_(table),
-      norms_(norms),
+ExactSearch::ExactSearch(const Rows& rows, NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+                         std::function<void(NeighbourResult)> done)
+    : table_(rows.table),
+      norms_(rows.norms),
+      codes_(rows.codes),
       query_(std::move(query)),
       pool_(pool),
       stop_(std::move(stop)),
@@ -94,38 +103,75 @@ void ExactSearch::NextGroup() {
   group_end_ = std::min(query_.queries.size(), group_begin_ + most);
 
   canonical_queries_.clear();
-  candidate_queries_.clear();
+  waiting_queries_.clear();
   fallback_queries_.clear();
   survivors_.clear();
-  const bool pass_pays = !is_listed && PassPays();
-  std::vector<CandidateScan::Query> candidates;
   for (size_t q = group_begin_; q < group_end_; ++q) {
-    const VectorView view = query_.queries[q];
-    canonical_queries_.emplace_back(query_.metric, view, table_.dim());
-    if (is_listed) continue;
-    std::optional<CandidateBound> bound;
-    if (pass_pays) bound = CandidateBound::Of(query_.metric, view, table_.dim());
+    canonical_queries_.emplace_back(query_.metric, query_.queries[q], table_.dim());
+    waiting_queries_.push_back(q);
+  }
+  if (is_listed) return ListSurvivors();
+  if (!PassPays()) {
+    fallback_queries_ = std::move(waiting_queries_);
+    return ScanCanonically();
+  }
+  if (codes_ != nullptr) return ScanCodes();
+  ScanFloats();
+}
+
+void ExactSearch::ScanCodes() {
+  const bool in_bytes = HasFastByteDots() && waiting_queries_.size() >= kQueriesForBytes && table_.dim() <= kMaxByteDim;
+  std::vector<size_t> without_bound;
+  std::vector<CodeBound> bounds;
+  std::vector<CandidateScan::Query> queries;
+  candidate_queries_.clear();
+  for (const size_t q : waiting_queries_) {
+    std::optional<CodeBound> bound = CodeBound::Of(query_.metric, query_.queries[q], *codes_, in_bytes);
+    if (!bound.has_value()) {
+      without_bound.push_back(q);
+      continue;
+    }
+    candidate_queries_.push_back(q);
+    queries.push_back({ExcludedRows(q), query_.threshold.has_value() ? bound->TauOf(*query_.threshold) : -kInfinity});
+    bounds.push_back(*std::move(bound));
+  }
+  waiting_queries_ = std::move(without_bound);
+  if (queries.empty()) return ScanFloats();
+  floats_come_next_ = true;
+  StartPass(std::make_unique<CodePass>(*codes_, norms_, std::move(bounds)), std::move(queries));
+}
+
+void ExactSearch::ScanFloats() {
+  floats_come_next_ = false;
+  std::vector<CandidateBound> bounds;
+  std::vector<CandidateScan::Query> queries;
+  candidate_queries_.clear();
+  for (const size_t q : waiting_queries_) {
+    std::optional<CandidateBound> bound = CandidateBound::Of(query_.metric, query_.queries[q], table_.dim());
     if (!bound.has_value()) {
       fallback_queries_.push_back(q);
       continue;
     }
     candidate_queries_.push_back(q);
-    const float tau = query_.threshold.has_value() ? bound->TauOf(*query_.threshold) : -kInfinity;
-    candidates.push_back({std::move(*bound), ExcludedRows(q), tau});
+    queries.push_back({ExcludedRows(q), query_.threshold.has_value() ? bound->TauOf(*query_.threshold) : -kInfinity});
+    bounds.push_back(*std::move(bound));
   }
-  if (is_listed) return ListSurvivors();
-  if (candidates.empty()) return ScanCanonically();
+  waiting_queries_.clear();
+  if (queries.empty()) return ScoreSurvivors();
+  StartPass(std::make_unique<FloatPass>(table_, norms_, query_.metric, std::move(bounds)), std::move(queries));
+}
 
-  const int64_t work = (eligible_->end() - eligible_->begin()) * table_.dim() * static_cast<int64_t>(candidates.size());
-  candidate_scan_ = std::make_unique<CandidateScan>(table_, norms_, *eligible_, query_.metric, k_,
-                                                    std::move(candidates), LanesFor(work, pool_.num_threads()), stop_);
+void ExactSearch::StartPass(std::unique_ptr<const CandidatePass> pass, std::vector<CandidateScan::Query> queries) {
+  const int64_t work = (eligible_->end() - eligible_->begin()) * table_.dim() * static_cast<int64_t>(queries.size());
+  candidate_scan_ = std::make_unique<CandidateScan>(std::move(pass), table_.dim(), *eligible_, k_, std::move(queries),
+                                                    LanesFor(work, pool_.num_threads()), stop_);
   Run(
       work, [this](int lane) { candidate_scan_->RunLane(lane); }, &ExactSearch::CollectSurvivors);
 }
 
 bool ExactSearch::PassPays() const {
   const int64_t num_rows = eligible_->end() - eligible_->begin();
-  const auto num_unjudged = static_cast<int64_t>(UnjudgedWithin(norms_, eligible_->begin(), eligible_->end()).size());
+  const auto num_unjudged = static_cast<int64_t>(Within(norms_.unjudged, eligible_->begin(), eligible_->end()).size());
   return num_rows >= kMinRowsPerNeighbour * k_ &&
          table_.num_rows() <= std::numeric_limits<int32_t>::max() &&  // Candidate's ids
          num_unjudged <= num_rows / 16;
@@ -149,38 +195,49 @@ void ExactSearch::CollectSurvivors() {
   result_.stats.blocks_scanned += candidate_scan_->blocks_scanned();
   result_.stats.rows_scanned += candidate_scan_->rows_scanned();
   if (stop_.stopped()) return Finish();
-  survivors_.resize(candidate_queries_.size());
-  counter_ = std::make_unique<BlockCounter>(static_cast<int64_t>(survivors_.size()), 1);
+  const size_t first = survivors_.size();
+  survivors_.resize(first + candidate_queries_.size());
+  gave_up_.assign(candidate_queries_.size(), 0);
+  counter_ = std::make_unique<BlockCounter>(static_cast<int64_t>(candidate_queries_.size()), 1);
   // Some 16 steps per entry for the selection of the k-th best.
-  const int64_t work = static_cast<int64_t>(survivors_.size()) * (2 * k_ + 64) * 16;
+  const int64_t work = static_cast<int64_t>(candidate_queries_.size()) * (2 * k_ + 64) * 16;
   Run(
       work,
-      [this](int) {
+      [this, first](int) {
         int64_t begin;
         int64_t end;
         while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
           const auto i = static_cast<size_t>(begin);
-          survivors_[i].query = candidate_queries_[i];
+          Survivors& of_query = survivors_[first + i];
+          of_query.query = candidate_queries_[i];
           std::optional<std::vector<int64_t>> ids = candidate_scan_->Survivors(i);
-          if (ids.has_value()) {
-            survivors_[i].ids = std::move(*ids);
-            survivors_[i].scores.resize(survivors_[i].ids.size());
-          } else {
-            survivors_[i].gave_up = true;
-          }
+          gave_up_[i] = ids.has_value() ? 0 : 1;
+          if (ids.has_value()) of_query.ids = *std::move(ids);
+          of_query.scores.resize(of_query.ids.size());
         }
       },
-      &ExactSearch::ScoreSurvivors);
+      &ExactSearch::EndPass);
+}
+
+void ExactSearch::EndPass() {
+  candidate_scan_.reset();
+  if (stop_.stopped()) return Finish();
+  std::vector<size_t>& next = floats_come_next_ ? waiting_queries_ : fallback_queries_;
+  for (size_t i = 0; i < gave_up_.size(); ++i) {
+    if (gave_up_[i] != 0) next.push_back(candidate_queries_[i]);
+  }
+  std::erase_if(survivors_, [&next](const Survivors& of_query) {
+    return std::find(next.begin(), next.end(), of_query.query) != next.end();
+  });
+  if (floats_come_next_) return ScanFloats();
+  ScoreSurvivors();
 }
 
 void ExactSearch::ScoreSurvivors() {
-  candidate_scan_.reset();
-  if (stop_.stopped()) return Finish();
   pieces_.clear();
   const auto piece_rows = static_cast<size_t>(std::max<int64_t>(4, kPieceWork / table_.dim()));
   int64_t rows = 0;
   for (size_t i = 0; i < survivors_.size(); ++i) {
-    if (survivors_[i].gave_up) fallback_queries_.push_back(survivors_[i].query);
     const size_t size = survivors_[i].ids.size();
     rows += static_cast<int64_t>(size);
     for (size_t begin = 0; begin < size; begin += piece_rows) {
@@ -221,7 +278,6 @@ void ExactSearch::SelectSurvivors() {
         int64_t end;
         while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
           const Survivors& of_query = survivors_[static_cast<size_t>(begin)];
-          if (of_query.gave_up) continue;
           TopK best(query_.metric, static_cast<size_t>(k_));
           for (size_t i = 0; i < of_query.ids.size(); ++i) {
             const Neighbour entry{of_query.ids[i], of_query.scores[i]};

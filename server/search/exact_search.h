@@ -11,21 +11,30 @@
 #include "server/search/candidate_scan.h"
 #include "server/search/canonical_scan.h"
 #include "server/search/neighbour_index.h"
+#include "server/search/row_codes.h"
 #include "server/search/row_filter.h"
 
 namespace embedding {
 
 // Queries go through the table in groups, so that a group's reservoirs stay small and other requests get their turn
-// between two groups. A group is one pass of candidates (or, where that has no bound to offer, of canonical scores),
-// then canonical scores for the survivors. Where the filter leaves few rows, they are the survivors, without a pass.
+// between two groups. A group is one pass of candidates over the rows' codes, where there are any; one over the rows in
+// float32 for the queries whose candidates the codes could not tell apart; canonical scores for the survivors; and a
+// canonical scan for queries that no pass has a bound for, or too many survivors. Where the filter leaves few rows,
+// they are the survivors, without a pass.
 class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
  public:
-  // Borrows table, norms and pool; they live until done was called, which happens exactly once.
-  static void Start(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
-                    StopPredicate stop, std::function<void(NeighbourResult)> done);
+  // What is searched. All of it, and the pool, live until done was called, which happens exactly once.
+  struct Rows {
+    const EmbeddingTable& table;
+    const RowNorms& norms;
+    const RowCodes* codes;  // null: none
+  };
 
-  ExactSearch(const EmbeddingTable& table, const RowNorms& norms, NeighbourQuery query, WorkerPool& pool,
-              StopPredicate stop, std::function<void(NeighbourResult)> done);
+  static void Start(const Rows& rows, NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+                    std::function<void(NeighbourResult)> done);
+
+  ExactSearch(const Rows& rows, NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+              std::function<void(NeighbourResult)> done);
 
  private:
   // Rows of one query that survived a candidate pass, and their scores.
@@ -33,7 +42,6 @@ class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
     size_t query = 0;  // absolute number
     std::vector<int64_t> ids;
     std::vector<float> scores;
-    bool gave_up = false;  // too many: the query is answered by the canonical scan
   };
   struct Piece {
     size_t survivors;  // index
@@ -48,7 +56,12 @@ class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
   void NextGroup();
   void ListSurvivors();
   bool PassPays() const;
+  // One pass for the queries of the group that wait for it; those without a bound wait for the next kind of pass.
+  void ScanCodes();
+  void ScanFloats();
+  void StartPass(std::unique_ptr<const CandidatePass> pass, std::vector<CandidateScan::Query> queries);
   void CollectSurvivors();
+  void EndPass();
   void ScoreSurvivors();
   void SelectSurvivors();
   void ScanCanonically();
@@ -60,6 +73,7 @@ class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
 
   const EmbeddingTable& table_;
   const RowNorms& norms_;
+  const RowCodes* const codes_;
   NeighbourQuery query_;
   WorkerPool& pool_;
   StopPoll stop_;
@@ -73,8 +87,11 @@ class ExactSearch : public std::enable_shared_from_this<ExactSearch> {
   size_t group_begin_ = 0;
   size_t group_end_ = 0;
   std::vector<CanonicalQuery> canonical_queries_;  // of the group
-  std::vector<size_t> candidate_queries_;          // absolute numbers of the queries in candidate_scan_
+  std::vector<size_t> waiting_queries_;            // absolute numbers of those that the next pass is for
+  std::vector<size_t> candidate_queries_;          // the same of the queries in candidate_scan_
+  bool floats_come_next_ = false;                  // after the present pass
   std::unique_ptr<CandidateScan> candidate_scan_;
+  std::vector<uint8_t> gave_up_;  // of candidate_queries_: 1 where too many rows survived
   std::vector<Survivors> survivors_;
   std::vector<Piece> pieces_;
   std::unique_ptr<BlockCounter> counter_;

@@ -42,9 +42,4 @@ RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool) {
   return result;
 }
 
-std::span<const int64_t> UnjudgedWithin(const RowNorms& norms, int64_t begin, int64_t end) {
-  const auto first = std::lower_bound(norms.unjudged.begin(), norms.unjudged.end(), begin);
-  return {first, std::lower_bound(first, norms.unjudged.end(), end)};
-}
-
 }  // namespace embedding

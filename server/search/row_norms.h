@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "server/exec/worker_pool.h"
@@ -23,9 +22,6 @@ struct RowNorms {
   std::vector<int64_t> unjudged;
   TableMemoryClaim memory;  // of norms
 };
-
-// The unjudged rows of [begin, end).
-std::span<const int64_t> UnjudgedWithin(const RowNorms& norms, int64_t begin, int64_t end);
 
 // Reads the table once, in parallel. Not to be called from a worker of the pool.
 RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool);

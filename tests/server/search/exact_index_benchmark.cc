@@ -100,9 +100,9 @@ double TimeSearch(const NeighbourIndex& index, const NeighbourQuery& query, Work
 }
 
 // Median ratio of search to read.
-double Compare(const EmbeddingTable& table, const NeighbourIndex& index, const std::vector<float>& queries,
-               size_t num_queries, const Options& options, WorkerPool& pool, const RowFilter& filter = {},
-               const char* filter_name = "") {
+double Compare(const EmbeddingTable& table, const NeighbourIndex& index, bool with_codes,
+               const std::vector<float>& queries, size_t num_queries, const Options& options, WorkerPool& pool,
+               const RowFilter& filter = {}, const char* filter_name = "") {
   NeighbourQuery query;
   query.metric = Metric::kCosine;
   query.k = 10;
@@ -135,9 +135,10 @@ double Compare(const EmbeddingTable& table, const NeighbourIndex& index, const s
     cpu_ratios.push_back((cpu_end - cpu_between) / (cpu_between - cpu_begin));
   }
   const auto bytes = static_cast<double>(table.size_bytes());
-  std::printf("%-4s %lld x %lld, %zu quer%s, k=10, %d threads, %s%s\n", std::string(DtypeName(table.dtype())).c_str(),
-              static_cast<long long>(table.num_rows()), static_cast<long long>(table.dim()), num_queries,
-              num_queries == 1 ? "y" : "ies", pool.num_threads(), SimdTargetName(), filter_name);
+  std::printf("%-4s%s %lld x %lld, %zu quer%s, k=10, %d threads, %s%s\n", std::string(DtypeName(table.dtype())).c_str(),
+              with_codes ? " with codes" : "", static_cast<long long>(table.num_rows()),
+              static_cast<long long>(table.dim()), num_queries, num_queries == 1 ? "y" : "ies", pool.num_threads(),
+              SimdTargetName(), filter_name);
   std::printf("  plain read   %8.3f ms  %6.2f GB/s  (words sum to %016llx)\n", Median(reads) * 1e3,
               bytes / Median(reads) / 1e9, static_cast<unsigned long long>(checksum));
   std::printf(
@@ -167,20 +168,23 @@ int Run(const Options& options) {
   for (Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBF16}) {
     if (!options.only.empty() && options.only != std::string(DtypeName(dtype))) continue;
     const auto table = MakeTable(dtype, values, options.dim);
-    const auto index = BuildExactIndex(*table, pool);
-    for (size_t num_queries : {1, 64}) {
-      const double median = Compare(*table, *index, queries, num_queries, options, pool);
-      if (dtype == Dtype::kF32 && num_queries == 1) ratio = median;
+    for (const bool with_codes : {false, true}) {
+      if (with_codes && dtype != Dtype::kF32) continue;
+      const auto index = BuildExactIndex(*table, with_codes, pool).value();
+      for (size_t num_queries : {1, 64}) {
+        const double median = Compare(*table, *index, with_codes, queries, num_queries, options, pool);
+        if (dtype == Dtype::kF32 && !with_codes && num_queries == 1) ratio = median;
+      }
+      RowFilter half;
+      half.allow = half_of_rows;
+      Compare(*table, *index, with_codes, queries, 1, options, pool, half, ", half of the rows allowed");
+      RowFilter few;
+      few.allow = std::span(half_of_rows).first(half_of_rows.size() / 50);
+      Compare(*table, *index, with_codes, queries, 1, options, pool, few, ", one row in 100 allowed");
+      RowFilter range;
+      range.end_row = options.rows / 10;
+      Compare(*table, *index, with_codes, queries, 1, options, pool, range, ", the first tenth of the rows");
     }
-    RowFilter half;
-    half.allow = half_of_rows;
-    Compare(*table, *index, queries, 1, options, pool, half, ", half of the rows allowed");
-    RowFilter few;
-    few.allow = std::span(half_of_rows).first(half_of_rows.size() / 50);
-    Compare(*table, *index, queries, 1, options, pool, few, ", one row in 100 allowed");
-    RowFilter range;
-    range.end_row = options.rows / 10;
-    Compare(*table, *index, queries, 1, options, pool, range, ", the first tenth of the rows");
   }
   if (options.fail_above > 0 && ratio > options.fail_above) {
     std::printf("FAILED: one F32 query took %.3f times a plain read, allowed %.3f\n", ratio, options.fail_above);

@@ -111,11 +111,12 @@ TEST_P(ExactIndexDimTest, EqualsReferenceToTheBitOnEveryTarget) {
       const auto want1 = ReferenceNeighbours(metric, rows, dim, queries[1], 1000, [](int64_t) { return true; });
       for (int64_t target : SimdTargets()) {
         const ScopedSimdTarget scoped(target);
-        for (WorkerPool* pool : {&one, &two}) {
-          const auto index = BuildExactIndex(*table, *pool);
+        for (auto [pool, with_codes] : {std::pair(&one, false), {&one, true}, {&two, false}, {&two, true}}) {
+          const auto index = BuildExactIndex(*table, with_codes, *pool).value();
           for (int64_t k : {1, 10, 1000}) {
-            SCOPED_TRACE(std::string(hwy::TargetName(target)) + " k=" + std::to_string(k) +
-                         " threads=" + std::to_string(pool->num_threads()) + " dtype=" + std::string(DtypeName(dtype)));
+            SCOPED_TRACE(std::string(with_codes ? "codes " : "") + std::string(hwy::TargetName(target)) +
+                         " k=" + std::to_string(k) + " threads=" + std::to_string(pool->num_threads()) +
+                         " dtype=" + std::string(DtypeName(dtype)));
             const NeighbourResult got = Search(*index, {metric, k, queries, {{7}, {}}}, *pool);
             const auto first = [k](std::vector<Neighbour> all) {
               all.resize(static_cast<size_t>(k));
@@ -210,7 +211,7 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
     if (pick(8) == 0) values[static_cast<size_t>(pick(num_rows * dim))] = pick(2) == 0 ? INFINITY : NAN;
     const auto table = TableOf(dtype, dim, values);
     const std::vector<double> rows = ReferenceRows(*table);
-    const auto index = BuildExactIndex(*table, pool);
+    const auto index = BuildExactIndex(*table, /*with_codes=*/round % 5 < 3, pool).value();
 
     NeighbourQuery query;
     query.metric = metric;
