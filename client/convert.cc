@@ -138,6 +138,7 @@ TableInfo FromWire(const v1::TableInfo& info) {
       .dtype = FromWire(info.dtype()),
       .source_dtype = FromWire(info.source_dtype()),
       .bytes = info.bytes(),
+      .code_bytes = info.code_bytes(),
       .metric = FromWire(info.metric()),
       .has_keys = info.has_keys(),
       .fingerprint = info.fingerprint(),

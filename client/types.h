@@ -219,6 +219,7 @@ struct TableInfo {
   Dtype dtype = Dtype::kUnspecified;         // in memory
   Dtype source_dtype = Dtype::kUnspecified;  // in the file
   int64_t bytes = 0;                         // of the rows in memory
+  int64_t code_bytes = 0;                    // of the codes that make searches faster
   Metric metric = Metric::kTableDefault;     // what kTableDefault means for this table
   bool has_keys = false;
   std::string fingerprint;

@@ -117,7 +117,7 @@ std::vector<Setting> MakeSettings() {
   std::vector<Setting> all;
   all.push_back({"table", tables, "NAME=PATH[,key=value...]",
                  "a table to serve, repeatable; keys: tensor, format, dtype, dim, vocab,\n"
-                 "invalid-keys, duplicate-keys, metric, default-row, allow-non-finite,\n"
+                 "invalid-keys, duplicate-keys, metric, codes, default-row, allow-non-finite,\n"
                  "allow-dim-change",
                  ValueKind::kStringList,
                  [](absl::string_view text, ServerOptions& options) {

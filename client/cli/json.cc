@@ -48,6 +48,7 @@ void TableToWire(const TableInfo& table, v1::TableInfo& out) {
   out.set_dtype(ToWire(table.dtype));
   out.set_source_dtype(ToWire(table.source_dtype));
   out.set_bytes(table.bytes);
+  out.set_code_bytes(table.code_bytes);
   out.set_metric(ToWire(table.metric));
   out.set_has_keys(table.has_keys);
   out.set_fingerprint(table.fingerprint);

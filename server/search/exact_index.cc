@@ -21,6 +21,8 @@ class ExactIndex final : public NeighbourIndex {
                        std::move(stop), std::move(done));
   }
 
+  int64_t code_bytes() const override { return codes_.has_value() ? codes_->size_bytes : 0; }
+
  private:
   const EmbeddingTable& table_;
   const RowNorms norms_;

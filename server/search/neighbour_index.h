@@ -51,6 +51,9 @@ class NeighbourIndex {
   // to, must live until then. stop is polled between blocks.
   virtual void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
                      std::function<void(NeighbourResult)> done) const = 0;
+
+  // Bytes of the rows' codes; 0 without codes.
+  virtual int64_t code_bytes() const { return 0; }
 };
 
 }  // namespace embedding

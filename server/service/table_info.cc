@@ -45,6 +45,7 @@ void FillTableInfo(const TableRecord& record, v1::TableInfo* info) {
   info->set_dtype(WireDtype(table.dtype()));
   info->set_source_dtype(WireDtype(table.source_dtype()));
   info->set_bytes(table.size_bytes());
+  info->set_code_bytes(snapshot.index == nullptr ? 0 : snapshot.index->code_bytes());
   info->set_metric(WireMetric(snapshot.default_metric));
   info->set_has_keys(table.vocabulary() != nullptr);
   info->set_fingerprint(table.fingerprint());

@@ -331,6 +331,18 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> TableManager::LoadWithRoom(const
   }
 }
 
+absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const TableOptions& options,
+                                                                         const EmbeddingTable& table,
+                                                                         WorkerPool& pool) {
+  const bool asked = options.codes == CodesOption::kOn;
+  const bool with_codes = asked || (options.codes == CodesOption::kAuto && table.dtype() == Dtype::kF32);
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildExactIndex(table, with_codes, pool);
+  if (index.ok() || asked) return index;
+  Log(LogLevel::kWarning, "no memory for codes of the rows: searches are slower than they could be",
+      {{"table", options.name}, {"reason", std::string(index.status().message())}});
+  return BuildExactIndex(table, /*with_codes=*/false, pool);
+}
+
 absl::StatusOr<SnapshotPtr> TableManager::Prepare(const TableSource& source, uint64_t version, WorkerPool& pool) {
   absl::StatusOr<std::unique_ptr<EmbeddingTable>> table = LoadWithRoom(source, pool);
   if (!table.ok()) return table.status();
@@ -339,7 +351,10 @@ absl::StatusOr<SnapshotPtr> TableManager::Prepare(const TableSource& source, uin
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->name = source.options.name;
   snapshot->version = version;
-  snapshot->index = BuildExactIndex(**table, pool);  // reads every row: the pages and norms are there when calls come
+  // Reads every row: the pages and norms are there when calls come.
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildIndex(source.options, **table, pool);
+  if (!index.ok()) return WithPath(source.options.path, index.status());
+  snapshot->index = *std::move(index);
   snapshot->default_metric = MetricOf((*table)->metric());
   snapshot->loaded_at = std::chrono::system_clock::now();
   snapshot->table = *std::move(table);
@@ -368,6 +383,7 @@ void TableManager::Publish(const SnapshotPtr& snapshot, const Origin& origin) {
        {"dim", table.dim()},
        {"dtype", std::string(DtypeName(table.dtype()))},
        {"size_bytes", table.size_bytes()},
+       {"code_bytes", snapshot->index->code_bytes()},
        {"format", std::string(TableFormatName(table.format()))},
        {"keys", table.vocabulary() != nullptr},
        {"rows_without_key", table.vocabulary() != nullptr ? table.vocabulary()->rows_without_key() : table.num_rows()},

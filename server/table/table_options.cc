@@ -91,6 +91,19 @@ absl::Status SetMetric(string_view value, TableOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status SetCodes(string_view value, TableOptions* options) {
+  if (value == "auto") {
+    options->codes = CodesOption::kAuto;
+  } else if (value == "on") {
+    options->codes = CodesOption::kOn;
+  } else if (value == "off") {
+    options->codes = CodesOption::kOff;
+  } else {
+    return NotAllowed("codes", value, "auto, on, off");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetDefaultRow(string_view value, TableOptions* options) {
   if (value.empty()) return NotAllowed("default-row", value, "a row id from 0, or a key of the table");
   options->default_row = std::string(value);
@@ -123,6 +136,7 @@ constexpr Option kOptions[] = {
     {"invalid-keys", SetInvalidKeys},
     {"duplicate-keys", SetDuplicateKeys},
     {"metric", SetMetric},
+    {"codes", SetCodes},
     {"allow-non-finite", SetAllowNonFinite},
     {"default-row", SetDefaultRow},
     {"allow-dim-change", SetAllowDimChange},

@@ -38,6 +38,10 @@ absl::string_view TableFormatName(TableFormat format);
 // Whether files of the format hold a key for each row, so that there is no vocab= beside them.
 bool HoldsKeys(TableFormat format);
 
+// The value of codes=: whether searches get 8-bit codes of the rows, a byte an element. kAuto: for F32 tables, where
+// memory allows.
+enum class CodesOption : uint8_t { kAuto, kOn, kOff };
+
 // The value of metric=, kept as a word here: only search/ knows what a metric means.
 enum class TableMetric : uint8_t { kCosine, kDot, kEuclidean };
 
@@ -51,6 +55,7 @@ struct TableOptions {
   std::string vocab;                          // vocab=: path, relative ones to the table's folder; empty: no keys
   KeyPolicy keys;                             // invalid-keys=refuse|skip, duplicate-keys=refuse|first
   TableMetric metric = TableMetric::kCosine;  // metric=cosine|dot|euclidean
+  CodesOption codes = CodesOption::kAuto;     // codes=auto|on|off
   std::string default_row;                    // default-row=: a row id, or a key that is no number; empty: none
   bool allow_non_finite = false;              // allow-non-finite=true|false
   bool allow_dim_change = false;              // allow-dim-change=true|false: a reload may bring another width

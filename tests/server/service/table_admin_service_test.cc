@@ -179,6 +179,27 @@ TEST_F(TableAdminTest, AnEmptyPathIsTheTablesOwnWithItsOwnOptions) {
   EXPECT_EQ(loaded_.table().metric(), v1::METRIC_EUCLIDEAN);
 }
 
+TEST_F(TableAdminTest, CodesOfTheRowsAreAnOption) {
+  Write("root/new.npy", 40, 3, 2);
+  ASSERT_EQ(Load("words", "new.npy"), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().code_bytes(), 120);  // F32: a byte an element
+  ASSERT_EQ(Load("words", "new.npy", {{"codes", "off"}}), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().code_bytes(), 0);
+  WriteNpy(Path("root/half.npy"), Filled(40, 3, 2), 3, FileDtype::kF16);
+  ASSERT_EQ(Load("words", "half.npy"), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().code_bytes(), 0);
+  ASSERT_EQ(Load("words", "half.npy", {{"codes", "on"}}), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().code_bytes(), 120);
+}
+
+TEST_F(TableAdminTest, WithoutMemoryForCodesATableIsServedUnlessTheyWereAskedFor) {
+  Write("root/new.npy", 1000, 30, 2);
+  SetTableMemoryLimit(TableMemoryUsed() + 130000);
+  ASSERT_EQ(Load("new", "new.npy"), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().code_bytes(), 0);
+  EXPECT_THAT(Load("newer", "new.npy", {{"codes", "on"}}), IsError(StatusCode::kFailedPrecondition, "OVER_BUDGET", ""));
+}
+
 TEST_F(TableAdminTest, WithAPathOnlyTheGivenOptionsHold) {
   Build(2, "words=FOLDER/outside.npy,metric=dot");
   Write("root/new.npy", 4, 3, 2);

@@ -45,6 +45,9 @@ TEST(TableOptionsTest, EveryOptionIsRead) {
   EXPECT_EQ(raw->given.size(), 8u);
   EXPECT_EQ(raw->given[3], std::make_pair(std::string("vocab"), std::string("v.txt")));
   EXPECT_TRUE(ParseTableOptions("t=t.npy,allow-dim-change=true")->allow_dim_change);
+  EXPECT_EQ(ParseTableOptions("t=t.npy")->codes, CodesOption::kAuto);
+  EXPECT_EQ(ParseTableOptions("t=t.npy,codes=on")->codes, CodesOption::kOn);
+  EXPECT_EQ(ParseTableOptions("t=t.npy,codes=off")->codes, CodesOption::kOff);
 
   const absl::StatusOr<TableOptions> named = ParseTableOptions("t=m.safetensors,tensor=a=b,metric=euclidean");
   ASSERT_THAT(named, Succeeds());
@@ -92,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,dim=3x", "dim=3x"}, RefusedCase{"t=x,dim=+3", "dim=+3"}, RefusedCase{"t=x,dim=1e3", "dim=1e3"},
         RefusedCase{"t=x,dim= 3", "dim= 3"}, RefusedCase{"t=x,dim=99999999999999999999", "dim=99999999999999999999"},
         RefusedCase{"t=x,metric=l2", "metric=l2: allowed are cosine, dot, euclidean"},
+        RefusedCase{"t=x,codes=yes", "codes=yes: allowed are auto, on, off"},
         RefusedCase{"t=x,vocab=v,invalid-keys=drop", "invalid-keys=drop: allowed are refuse, skip"},
         RefusedCase{"t=x,format=npy,invalid-keys=skip", "invalid-keys= needs vocab=, files of format=npy hold no keys"},
         RefusedCase{"t=x,format=npy,duplicate-keys=first", "duplicate-keys= needs vocab="},
