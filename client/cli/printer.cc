@@ -216,7 +216,6 @@ std::vector<std::pair<const char*, std::string>> TableFields(const TableInfo& ta
           {"parameters", absl::StrCat(table.parameters)},
           {"dtype", DtypeName(table.dtype)},
           {"bytes", absl::StrCat(table.bytes)},
-          {"bytes of codes", absl::StrCat(table.code_bytes)},
           {"metric", MetricName(table.metric)},
           {"keys", table.has_keys ? "yes" : "no"},
           {"format", table.format},

@@ -228,7 +228,7 @@ class PythonClientTest(unittest.TestCase):
                              for file in files.file_descriptor_response.file_descriptor_proto]
                 methods = [method.name for file in described for service in file.service
                            if service.name == "EmbeddingService" for method in service.method]
-                self.assertEqual(methods, ["Lookup", "Similarity", "NearestNeighbour"])
+                self.assertEqual(methods, ["Lookup", "LookupStream", "Similarity", "NearestNeighbour"])
 
 
 if __name__ == "__main__":

@@ -31,6 +31,9 @@ TEST(SettingsTableTest, DefaultsAreWithinTheirOwnRanges) {
 TEST(SettingsTableTest, EachSettingChangesItselfAlone) {
   const std::map<std::string, std::string> other = {{"max-rows", "5"},
                                                     {"max-dim", "6"},
+                                                    {"table-root", "/"},
+                                                    {"keep-versions", "4"},
+                                                    {"max-table-bytes", "20KiB"},
                                                     {"grpc-address", "[::1]:0"},
                                                     {"admin-address", "localhost:1"},
                                                     {"max-ids", "7"},

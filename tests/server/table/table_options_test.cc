@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,allow-non-finite=True", "allowed are true, false"},
         RefusedCase{"t=x,tensr=a",
                     "unknown table option \"tensr\", did you mean tensor? Options are tensor, format, dtype, "
-                    "dim, vocab, invalid-keys, duplicate-keys, metric, allow-non-finite"},
+                    "dim, vocab, invalid-keys, duplicate-keys, metric, codes, allow-non-finite"},
         RefusedCase{"t=x,index=hnsw", "unknown table option \"index\""},
         RefusedCase{"t=x,a\nb=1", "unknown table option \"a\\nb\""},
         RefusedCase{"t=x,format=safetensors,dtype=F32", "dtype= is for format=raw, not safetensors"},

@@ -19,7 +19,7 @@ TableOptions OptionsOf(const std::string& path, const std::string& more = "") {
 
 TEST(TableSourceTest, FilesAndWhatIsNotThereAreGivenBackAsTheyAre) {
   const TempFolder folder;
-  for (const std::string path : {folder.Write("t.npy", "x"), folder.Path("missing")}) {
+  for (const std::string& path : {folder.Write("t.npy", "x"), folder.Path("missing")}) {
     const absl::StatusOr<TableSource> source = FindTableSource(OptionsOf(path, ",metric=dot"));
     ASSERT_THAT(source, Succeeds());
     EXPECT_EQ(source->options.path, path);
