@@ -289,7 +289,10 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
           std::vector<float> scores(height * width);
           if (status.ok()) status = client::TakeScores(*response.mutable_scores(), scores);
           // Once for each range of either side, the tiles of which lie beside and below each other.
-          if (i == 0) result.missing_left.clear(), result.missing_right.clear();
+          if (i == 0) {
+            result.missing_left.clear();
+            result.missing_right.clear();
+          }
           if (status.ok() && (!all_pairs || right.begin == 0)) {
             status = client::TakePositions(response.missing_left(), left.begin, left.size(), "missing_left",
                                            result.missing_left);

@@ -20,6 +20,9 @@
 namespace embedding::loadtest {
 namespace {
 
+// How often the receiver of a stream that is over looks for calls that the sender adds.
+constexpr int64_t kLookAgainNs = 5'000'000;
+
 using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 
@@ -164,10 +167,13 @@ Transport::NextResult StreamTransport::Next(int64_t until_ns, CallDone* done) {
     }
     void* tag = nullptr;
     bool ok = false;
-    switch (impl.queue.AsyncNext(&tag, &ok, until)) {
+    // Nothing of a stream that is over wakes this thread when the sender adds a call to it.
+    const gpr_timespec wake = impl.over ? ToTimespec(std::min(until_ns, impl.clock.NowNs() + kLookAgainNs)) : until;
+    switch (impl.queue.AsyncNext(&tag, &ok, wake)) {
       case grpc::CompletionQueue::SHUTDOWN:
         return NextResult::kClosed;
       case grpc::CompletionQueue::TIMEOUT:
+        if (impl.over && impl.clock.NowNs() < until_ns) continue;
         return NextResult::kTimeout;
       case grpc::CompletionQueue::GOT_EVENT:
         break;

@@ -84,6 +84,7 @@ absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNor
   absl::StatusOr<std::shared_ptr<std::byte>> bytes =
       AllocatePrivate(static_cast<size_t>(codes.size_bytes) + kCodeSlack);
   if (!bytes.ok()) return bytes.status();
+  codes.memory = TableMemoryClaim::Note(2 * num_rows * static_cast<int64_t>(sizeof(float)));
   codes.alphas.resize(static_cast<size_t>(num_rows));
   codes.errors.resize(static_cast<size_t>(num_rows));
   EstimateColumns(table, norms, codes);

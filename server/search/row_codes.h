@@ -10,6 +10,7 @@
 #include "server/exec/worker_pool.h"
 #include "server/search/row_norms.h"
 #include "server/table/embedding_table.h"
+#include "server/table/table_memory.h"
 
 namespace embedding {
 
@@ -26,11 +27,12 @@ struct RowCodes {
   double mean_norm = 0;                    // at least |mean|
   std::vector<int64_t> zero_rows;          // ascending
 
-  int64_t size_bytes = 0;  // of the codes
+  int64_t size_bytes = 0;   // of the codes
+  TableMemoryClaim memory;  // of what is known of each row
 };
 
 // Reads the table once (twice where rows are not F32), in parallel. Not to be called from a worker of the pool.
-// RESOURCE_EXHAUSTED if the system has no memory for the codes.
+// RESOURCE_EXHAUSTED if the system has no memory for the codes, or they do not fit beside the tables (OverBudgetOf).
 absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool);
 
 }  // namespace embedding

@@ -41,6 +41,13 @@ absl::Status CheckWeights(const Weights& weights, int64_t count, absl::string_vi
 }  // namespace
 
 absl::Status ExampleQueries::Check(const v1::ExampleQueries& queries, const RequestLimits& limits) {
+  // Before anything is made for a set, of which two bytes of a request are enough.
+  int64_t num_sets = 0;
+  for (const v1::ExampleQuery& query : queries.queries()) num_sets += query.positive_size() + query.negative_size();
+  if (num_sets > limits.max_ids) {
+    return LimitExceeded("examples", absl::StrCat("examples has ", num_sets, " sets of vectors"), limits.max_ids,
+                         "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
+  }
   queries_.resize(static_cast<size_t>(queries.queries_size()));
   for (int i = 0; i < queries.queries_size(); ++i) {
     Query* const query = &queries_[static_cast<size_t>(i)];

@@ -28,7 +28,8 @@ namespace embedding {
 class LookupWork {
  public:
   // rpc: Rpc::kLookup, or Rpc::kLookupStream for one item of a stream: a LookupStreamRequest answered by a
-  // LookupStreamResponse. body: kept, as its bytes are borrowed until the end. context outlives this.
+  // LookupStreamResponse. body: kept, as its bytes are borrowed until the end. context: copied; what it points to
+  // outlives this, which may outlive the stream that it was made for.
   LookupWork(const ServiceContext& context, Rpc rpc, const grpc::ByteBuffer& body)
       : context_(context), rpc_(rpc), body_(body) {}
 
@@ -73,7 +74,7 @@ class LookupWork {
   bool computed() const { return request_.pooling.has_value() || request_.normalize; }
   int64_t num_vectors() const;
 
-  const ServiceContext& context_;
+  const ServiceContext context_;
   const Rpc rpc_;
   const RequestBody body_;
   LookupRequest request_;

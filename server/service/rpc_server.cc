@@ -38,7 +38,8 @@ constexpr int kMinPingIntervalMs = 10'000;
 
 bool IsDataMethod(Rpc rpc) { return rpc == Rpc::kLookup || rpc == Rpc::kSimilarity || rpc == Rpc::kNearestNeighbour; }
 
-// Those that run on another thread, where a caller's giving up can save work. A Lookup is over before the news of it.
+// Those that run on another thread, where a caller's giving up can save work. A plain Lookup is over before
+// the news of it, which costs each call an operation; one that computes for long ends with its deadline.
 bool MayRunLong(Rpc rpc) { return rpc == Rpc::kSimilarity || rpc == Rpc::kNearestNeighbour || rpc == Rpc::kLoadTable; }
 
 // Changes to what is served take as long as they take: a load of 100 GB is not ended by what bounds a Lookup.

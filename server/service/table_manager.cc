@@ -84,6 +84,12 @@ absl::Status ToRpcStatus(const std::string& name, const absl::Status& status, co
 // "a/b/c" -> "a/b/"; "" where there is no folder.
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
+// The folder that a file lies in, as a path that can be opened.
+std::string OwnFolder(const std::string& path) {
+  const std::string folder = FolderOf(path);
+  return folder.empty() ? "./" : folder;
+}
+
 std::string VocabularyOf(const TableOptions& options) {
   return options.vocab[0] == '/' ? options.vocab : FolderOf(options.path) + options.vocab;
 }
@@ -186,11 +192,14 @@ void TableManager::Load(Order order, std::function<bool()> abandoned, Done done)
                    } else {
                      status = RunOrder(origin);
                    }
+                   // Before another order may change it.
+                   absl::StatusOr<TableRecord> record =
+                       status.ok() ? settings_.registry->Describe(name, 0) : absl::StatusOr<TableRecord>(status);
                    {
                      MutexLock lock(&mutex_);
                      busy_.erase(name);
                    }
-                   done(status.ok() ? settings_.registry->Describe(name, 0) : absl::StatusOr<TableRecord>(status));
+                   done(std::move(record));
                  },
                  {});
 }
@@ -211,7 +220,7 @@ absl::StatusOr<TableSource> TableManager::FindSource(const Origin& origin) {
   }
   const std::string& vocab = source->options.vocab;
   if (!vocab.empty() && (origin.beneath_root || !origin.own_vocab)) {
-    const std::string root = origin.beneath_root ? settings_.table_root : FolderOf("./" + source->options.path);
+    const std::string root = origin.beneath_root ? settings_.table_root : OwnFolder(source->options.path);
     if (absl::Status s = CheckBeneath(root, VocabularyOf(source->options), vocab); !s.ok()) return s;
   }
   return source;
@@ -294,7 +303,9 @@ bool TableManager::MakeRoom(const std::string& name, int64_t needed_bytes, int64
   const SteadyClock::time_point until = SteadyClock::now() + kRoomPatience;
   const auto fits = [&] { return TableMemoryUsed() <= allowed_bytes - needed_bytes; };
   int64_t idle_bytes = 0;
-  for (const SnapshotPtr& idle : settings_.registry->Idle(name)) idle_bytes += idle->table->size_bytes();
+  for (const SnapshotPtr& idle : settings_.registry->Idle(name)) {
+    idle_bytes += idle->table->size_bytes() + idle->index->code_bytes();
+  }
   reaper_.AwaitIdle();
   if (!fits() && TableMemoryUsed() - idle_bytes > allowed_bytes - needed_bytes) return false;
   for (;;) {
@@ -337,6 +348,10 @@ absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const T
   const bool asked = options.codes == CodesOption::kOn;
   const bool with_codes = asked || (options.codes == CodesOption::kAuto && table.dtype() == Dtype::kF32);
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildExactIndex(table, with_codes, pool);
+  const std::optional<OverBudget> over = OverBudgetOf(index.status());
+  if (over.has_value() && MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
+    index = BuildExactIndex(table, with_codes, pool);
+  }
   if (index.ok() || asked) return index;
   Log(LogLevel::kWarning, "no memory for codes of the rows: searches are slower than they could be",
       {{"table", options.name}, {"reason", std::string(index.status().message())}});

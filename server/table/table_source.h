@@ -21,9 +21,8 @@ struct TableSource {
 // the highest is taken. All else in it is left alone, so a version may be written under another name and renamed when
 // it is whole. In a version's folder these count, and names that begin with "." or "_" never do:
 // - the table: the one file that ends in .safetensors, .npy, .fbin, .f16bin, .u8bin, .i8bin, .fvecs, .bvecs, .bin,
-// .vec,
-//   .raw or .txt, and is no vocabulary; where there is a *.index.json, that one, and .safetensors files beside it are
-//   its parts;
+//   .vec, .raw or .txt, and is no vocabulary; where there is a *.index.json, that one, and .safetensors files beside it
+//   are its parts;
 // - the vocabulary, at most one: vocab.txt, vocab.json, tokenizer.json, *.vocab.txt or *.vocab.json. Where vocab= is
 //   given, that name in the version's folder instead.
 // DATA_LOSS, with the path: a folder without a version, or a version without a table, with several, or with several
