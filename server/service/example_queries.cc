@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/service/request_errors.h"
+#include "server/service/wire_reader.h"
 
 namespace embedding {
 namespace {
@@ -38,16 +40,46 @@ absl::Status CheckWeights(const Weights& weights, int64_t count, absl::string_vi
   return absl::OkStatus();
 }
 
+// Calls visit(sub) for each sub-message of these numbers.
+template <typename Visit>
+void ForEachMessage(absl::string_view message, std::initializer_list<int> numbers, Visit visit) {
+  constexpr int kDepth = 64;  // of groups that are skipped; deeper ones are for the parser to refuse
+  WalkFields(message, kDepth, [&](uint32_t tag, WireReader& reader) {
+    for (const int number : numbers) {
+      if (tag != BytesTag(static_cast<uint32_t>(number))) continue;
+      absl::string_view sub;
+      if (!reader.ReadBytes(&sub)) return Field::kMalformed;
+      visit(sub);
+      return Field::kKnown;
+    }
+    return Field::kUnknown;
+  });
+}
+
 }  // namespace
 
-absl::Status ExampleQueries::Check(const v1::ExampleQueries& queries, const RequestLimits& limits) {
-  // Before anything is made for a set, of which two bytes of a request are enough.
+absl::Status CheckExampleCounts(absl::string_view body, const RequestLimits& limits) {
+  int64_t num_queries = 0;
   int64_t num_sets = 0;
-  for (const v1::ExampleQuery& query : queries.queries()) num_sets += query.positive_size() + query.negative_size();
+  ForEachMessage(body, {v1::NearestNeighbourRequest::kExamplesFieldNumber}, [&](absl::string_view examples) {
+    ForEachMessage(examples, {v1::ExampleQueries::kQueriesFieldNumber}, [&](absl::string_view query) {
+      ++num_queries;
+      ForEachMessage(query, {v1::ExampleQuery::kPositiveFieldNumber, v1::ExampleQuery::kNegativeFieldNumber},
+                     [&](absl::string_view) { ++num_sets; });
+    });
+  });
+  if (num_queries > limits.max_queries) {
+    return LimitExceeded("examples.queries", absl::StrCat("examples has ", num_queries, " queries"), limits.max_queries,
+                         "--max-queries", absl::StrCat("the largest batch that fits is ", limits.max_queries));
+  }
   if (num_sets > limits.max_ids) {
     return LimitExceeded("examples", absl::StrCat("examples has ", num_sets, " sets of vectors"), limits.max_ids,
                          "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ExampleQueries::Check(const v1::ExampleQueries& queries, const RequestLimits& limits) {
   queries_.resize(static_cast<size_t>(queries.queries_size()));
   for (int i = 0; i < queries.queries_size(); ++i) {
     Query* const query = &queries_[static_cast<size_t>(i)];

@@ -24,7 +24,7 @@ class NeighbourCall final : public SearchCall {
 
  private:
   absl::Status Prepare() override {
-    if (absl::Status status = Parse(&request_); !status.ok()) return status;
+    if (absl::Status status = Parse(&request_, CheckExampleCounts); !status.ok()) return status;
     if (absl::Status status = CheckRequest(); !status.ok()) return status;
     if (absl::Status status = Acquire(request_.table(), request_.metric()); !status.ok()) return status;
     fields_ = {request_.return_keys(), request_.return_vectors(), request_.encoding() == v1::ENCODING_FLOATS};

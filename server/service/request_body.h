@@ -34,12 +34,14 @@ class RequestBody {
 };
 
 // The message that a body holds, parsed by protobuf. INVALID_ARGUMENT (MALFORMED).
-inline absl::Status ParseRequest(const grpc::ByteBuffer& body, google::protobuf::MessageLite* message) {
-  const RequestBody request(body);
+inline absl::Status ParseBody(const RequestBody& request, google::protobuf::MessageLite* message) {
   if (request.readable() && message->ParseFromArray(request.bytes().data(), static_cast<int>(request.bytes().size()))) {
     return absl::OkStatus();
   }
   return MalformedRequest(message->GetTypeName(), "broken protobuf encoding, or a string that is not UTF-8");
+}
+inline absl::Status ParseRequest(const grpc::ByteBuffer& body, google::protobuf::MessageLite* message) {
+  return ParseBody(RequestBody(body), message);
 }
 
 }  // namespace embedding

@@ -53,8 +53,12 @@ void SearchCall::Run() {
   StartWork();
 }
 
-absl::Status SearchCall::Parse(google::protobuf::MessageLite* message) const {
-  return ParseRequest(call_->request(), message);
+absl::Status SearchCall::Parse(google::protobuf::MessageLite* message, BodyCheck check) const {
+  const RequestBody body(call_->request());
+  if (check != nullptr && body.readable()) {
+    if (absl::Status status = check(body.bytes(), context_.limits); !status.ok()) return status;
+  }
+  return ParseBody(body, message);
 }
 
 absl::StatusOr<Admission::Ticket> SearchCall::AdmitAnswer(uint64_t bytes) const {

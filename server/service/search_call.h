@@ -47,8 +47,9 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   const ServiceContext& context() const { return context_; }
   google::protobuf::Arena* arena() { return &arena_; }
 
-  // Parses the call's body. INVALID_ARGUMENT (MALFORMED).
-  absl::Status Parse(google::protobuf::MessageLite* message) const;
+  // Parses the call's body. INVALID_ARGUMENT (MALFORMED), or what check, which sees the bytes first, has to say.
+  using BodyCheck = absl::Status (*)(absl::string_view body, const RequestLimits& limits);
+  absl::Status Parse(google::protobuf::MessageLite* message, BodyCheck check = nullptr) const;
   // Adds the answer's bytes to what is in flight.
   absl::StatusOr<Admission::Ticket> AdmitAnswer(uint64_t bytes) const;
   // The table and the metric of the request, which hold for the rest of the call. Errors as TableRegistry::Acquire.

@@ -221,7 +221,10 @@ absl::StatusOr<TableSource> TableManager::FindSource(const Origin& origin) {
   const std::string& vocab = source->options.vocab;
   if (!vocab.empty() && (origin.beneath_root || !origin.own_vocab)) {
     const std::string root = origin.beneath_root ? settings_.table_root : OwnFolder(source->options.path);
-    if (absl::Status s = CheckBeneath(root, VocabularyOf(source->options), vocab); !s.ok()) return s;
+    absl::StatusOr<std::string> real = RealPathBeneath(root, VocabularyOf(source->options), vocab);
+    if (!real.ok()) return real.status();
+    // What was looked at is what is opened: a link that is changed meanwhile leads nowhere else.
+    if (origin.beneath_root && (*real)[0] == '/') source->options.vocab = *std::move(real);
   }
   return source;
 }

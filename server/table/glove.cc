@@ -122,6 +122,10 @@ class TextReader {
   void CountLines() {
     std::string buffer;
     for (size_t chunk = 0; Next(&chunk);) {
+      if (progress_.stopped()) {
+        Fail(chunk, absl::CancelledError("the load was stopped"));
+        return;
+      }
       // A line begins behind each \n, and at the first byte.
       const uint64_t from = ChunkBegin(chunk) - (chunk > 0 ? 1 : 0);
       const uint64_t to = ChunkBegin(chunk + 1) - 1;

@@ -69,12 +69,17 @@ absl::StatusOr<std::string> ResolveBeneath(const std::string& root, string_view 
 
 std::string RealFolder(const std::string& folder) { return RealPath(folder); }
 
-absl::Status CheckBeneath(const std::string& root, const std::string& path, string_view name) {
+absl::StatusOr<std::string> RealPathBeneath(const std::string& root, const std::string& path, string_view name) {
   const std::string real_root = RealPath(root);
-  const std::string real = RealPath(path);
+  std::string real = RealPath(path);
   // What is not there is told of when it is opened.
-  if (real_root.empty() || real.empty() || IsBeneath(real_root, real)) return absl::OkStatus();
-  return NotWithin(name, "a link in it leads out of the folder");
+  if (real_root.empty() || real.empty()) return path;
+  if (!IsBeneath(real_root, real)) return NotWithin(name, "a link in it leads out of the folder");
+  return real;
+}
+
+absl::Status CheckBeneath(const std::string& root, const std::string& path, string_view name) {
+  return RealPathBeneath(root, path, name).status();
 }
 
 }  // namespace embedding

@@ -23,7 +23,11 @@ absl::StatusOr<std::string> ResolveBeneath(const std::string& root, absl::string
 // The real path, without links, of a folder; "" if it is not there.
 std::string RealFolder(const std::string& folder);
 
-// INVALID_ARGUMENT unless a path leads, links followed, to something within the root. name: how the message calls it.
+// The path without links, or as it is if nothing is there. INVALID_ARGUMENT if it leads, links followed, to something
+// outside of the root. name: how the message calls it.
+absl::StatusOr<std::string> RealPathBeneath(const std::string& root, const std::string& path, absl::string_view name);
+
+// The same, for what is not opened by its path afterwards.
 absl::Status CheckBeneath(const std::string& root, const std::string& path, absl::string_view name);
 
 }  // namespace embedding

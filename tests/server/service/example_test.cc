@@ -340,5 +340,28 @@ TEST(ExampleStopTest, AStoppedCallEndsWhileItsQueriesAreComputed) {
   EXPECT_EQ(MetricValue(services.metrics, "embedding_nn_rows_scanned_total", {}), 0);
 }
 
+// Two bytes of a request are enough for an empty query or set, a message of each takes hundreds.
+TEST(ExampleCountsTest, AreCheckedBeforeTheBodyIsParsed) {
+  const RequestLimits limits;
+  v1::NearestNeighbourRequest request;
+  for (int i = 0; i < limits.max_queries; ++i) request.mutable_examples()->add_queries();
+  EXPECT_EQ(CheckExampleCounts(request.SerializeAsString(), limits), absl::OkStatus());
+  request.mutable_examples()->add_queries();
+  absl::Status refused = CheckExampleCounts(request.SerializeAsString(), limits);
+  EXPECT_EQ(DetailsOf(refused).reason, "LIMIT_EXCEEDED");
+  EXPECT_EQ(FieldOf(refused), "examples.queries");
+
+  request.Clear();
+  v1::ExampleQuery* query = request.mutable_examples()->add_queries();
+  for (int64_t i = 0; i < limits.max_ids; ++i) i % 2 == 0 ? query->add_positive() : query->add_negative();
+  EXPECT_EQ(CheckExampleCounts(request.SerializeAsString(), limits), absl::OkStatus());
+  query->add_negative();
+  refused = CheckExampleCounts(request.SerializeAsString(), limits);
+  EXPECT_EQ(DetailsOf(refused).reason, "LIMIT_EXCEEDED");
+  EXPECT_EQ(FieldOf(refused), "examples");
+
+  EXPECT_EQ(CheckExampleCounts("\x1a\x7f", limits), absl::OkStatus());  // cut short: for the parser to refuse
+}
+
 }  // namespace
 }  // namespace embedding::testing
