@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "server/service/example_queries.h"
 #include "tests/server/service/service_testing.h"
 
 namespace embedding::testing {
