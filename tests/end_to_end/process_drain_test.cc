@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "embedding/v1/embedding.grpc.pb.h"
 #include "grpcpp/create_channel.h"
