@@ -6,6 +6,7 @@
 #include "hwy/cache_control.h"
 #include "server/kernels/candidates.h"
 #include "server/kernels/elements-inl.h"
+#include "server/kernels/sums-inl.h"
 
 #if defined(EMBEDDING_SERVER_KERNELS_CANDIDATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EMBEDDING_SERVER_KERNELS_CANDIDATES_INL_H_
@@ -36,39 +37,6 @@ HWY_INLINE F32Vec Accumulate(F32Vec q, F32Vec x, F32Vec sum) {
   } else {
     const F32Vec difference = hn::Sub(q, x);
     return hn::NegMulAdd(difference, difference, sum);
-  }
-}
-
-// to[i] = sum of the lanes of v_i. Four at once share their shuffles: a third of the work of four sums, which shows
-// where rows are short.
-HWY_INLINE void SumsOfLanes(F32Vec v0, F32Vec v1, F32Vec v2, F32Vec v3, float* to) {
-  const F32Tag d;
-  if constexpr (kF32Lanes < 4) {
-    to[0] = hn::GetLane(hn::SumOfLanes(d, v0));
-    to[1] = hn::GetLane(hn::SumOfLanes(d, v1));
-    to[2] = hn::GetLane(hn::SumOfLanes(d, v2));
-    to[3] = hn::GetLane(hn::SumOfLanes(d, v3));
-  } else {
-#if HWY_TARGET != HWY_SCALAR
-    // In each block of 4 lanes: first (v0, v1) and (v2, v3) summed by lanes 2 apart, then all four summed.
-    const hn::Repartition<double, F32Tag> pairs;
-    const auto v01 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1)));
-    const auto v23 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3)));
-    const F32Vec blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, v01, v23)),
-                                  hn::BitCast(d, hn::InterleaveUpper(pairs, v01, v23)));
-    if constexpr (kF32Lanes == 4) {
-      hn::StoreU(blocks, d, to);
-    } else {
-      const hn::Half<F32Tag> half;
-      const auto halves = hn::Add(hn::LowerHalf(half, blocks), hn::UpperHalf(half, blocks));
-      if constexpr (kF32Lanes == 8) {
-        hn::StoreU(halves, half, to);
-      } else {
-        const hn::Half<decltype(half)> quarter;
-        hn::StoreU(hn::Add(hn::LowerHalf(quarter, halves), hn::UpperHalf(quarter, halves)), quarter, to);
-      }
-    }
-#endif
   }
 }
 
@@ -158,12 +126,13 @@ HWY_INLINE void Tile(const float* queries, size_t query_stride, const uint8_t* r
   }
   if constexpr (kRows == 4) {
     for (size_t c = 0; c < kQueries; ++c) {
-      SumsOfLanes(sums[0][c][0], sums[1][c][0], sums[2][c][0], sums[3][c][0], closeness + c * closeness_stride);
+      SumsOfLanes(F32Tag(), sums[0][c][0], sums[1][c][0], sums[2][c][0], sums[3][c][0],
+                  closeness + c * closeness_stride);
     }
   } else if constexpr (kQueries == 4) {
     for (size_t r = 0; r < kRows; ++r) {
       float of_row[4];
-      SumsOfLanes(sums[r][0][0], sums[r][1][0], sums[r][2][0], sums[r][3][0], of_row);
+      SumsOfLanes(F32Tag(), sums[r][0][0], sums[r][1][0], sums[r][2][0], sums[r][3][0], of_row);
       for (size_t c = 0; c < kQueries; ++c) closeness[c * closeness_stride + r] = of_row[c];
     }
   } else {

@@ -7,6 +7,7 @@
 #include "hwy/cache_control.h"
 #include "server/kernels/codes.h"
 #include "server/kernels/elements-inl.h"
+#include "server/kernels/sums-inl.h"
 
 #if defined(EMBEDDING_SERVER_KERNELS_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EMBEDDING_SERVER_KERNELS_CODES_INL_H_
@@ -106,42 +107,18 @@ constexpr size_t kCodeTileQueries = 4;
 constexpr size_t kCodePrefetchBytes = 4096;
 
 #if HWY_TARGET != HWY_SCALAR
-// to[i * stride] = sum of the lanes of v_i. Four at once share their shuffles, which shows where rows are short.
-HWY_INLINE void CodeSumsOfLanes(hn::Vec<CodeI32Tag> v0, hn::Vec<CodeI32Tag> v1, hn::Vec<CodeI32Tag> v2,
-                                hn::Vec<CodeI32Tag> v3, int32_t* to) {
-  const CodeI32Tag d;
-  const hn::Repartition<int64_t, CodeI32Tag> pairs;
-  const auto v01 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1)));
-  const auto v23 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3)));
-  const auto blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, v01, v23)),
-                              hn::BitCast(d, hn::InterleaveUpper(pairs, v01, v23)));
-  constexpr size_t kLanes = hn::MaxLanes(CodeI32Tag());
-  if constexpr (kLanes == 4) {
-    hn::StoreU(blocks, d, to);
-  } else {
-    const hn::Half<CodeI32Tag> half;
-    const auto halves = hn::Add(hn::LowerHalf(half, blocks), hn::UpperHalf(half, blocks));
-    if constexpr (kLanes == 8) {
-      hn::StoreU(halves, half, to);
-    } else {
-      const hn::Half<decltype(half)> quarter;
-      hn::StoreU(hn::Add(hn::LowerHalf(quarter, halves), hn::UpperHalf(quarter, halves)), quarter, to);
-    }
-  }
-}
-
 // dots[c * stride + r] = sum of the lanes of sums[r][c].
 template <size_t kRows, size_t kQueries, typename Sums>
 HWY_INLINE void StoreCodeSums(const Sums& sums, int32_t* dots, size_t stride) {
   if constexpr (kRows == 4) {
     for (size_t c = 0; c < kQueries; ++c) {
-      CodeSumsOfLanes(sums[0][c], sums[1][c], sums[2][c], sums[3][c], dots + c * stride);
+      SumsOfLanes(CodeI32Tag(), sums[0][c], sums[1][c], sums[2][c], sums[3][c], dots + c * stride);
     }
     return;
   } else if constexpr (kQueries == 4) {
     for (size_t r = 0; r < kRows; ++r) {
       int32_t of_row[4];
-      CodeSumsOfLanes(sums[r][0], sums[r][1], sums[r][2], sums[r][3], of_row);
+      SumsOfLanes(CodeI32Tag(), sums[r][0], sums[r][1], sums[r][2], sums[r][3], of_row);
       for (size_t c = 0; c < 4; ++c) dots[c * stride + r] = of_row[c];
     }
     return;
