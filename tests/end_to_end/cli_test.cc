@@ -3,22 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "client/cli/commands.h"
 #include "server/server.h"
+#include "tests/end_to_end/cli_run.h"
 
 namespace embedding {
 namespace {
 
+using testing::Ended;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-struct Ended {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
 
 class CliEndToEndTest : public ::testing::Test {
  protected:
@@ -42,15 +40,8 @@ class CliEndToEndTest : public ::testing::Test {
     server_ = nullptr;
   }
 
-  Ended Run(std::vector<std::string> arguments, const std::string& stdin_text = "") {
-    arguments.insert(arguments.end(), {"--address", server_->grpc_address()});
-    const client::ParsedLine line = client::ParseCommandLine(arguments);
-    if (!line.command) return {line.exit_code, line.out, line.err};
-    std::istringstream in(stdin_text);
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = client::RunCommand(*line.command, in, out, err);
-    return {code, out.str(), err.str()};
+  static Ended Run(std::vector<std::string> arguments, const std::string& stdin_text = "") {
+    return testing::RunCli(server_->grpc_address(), std::move(arguments), stdin_text);
   }
 
   static Server* server_;

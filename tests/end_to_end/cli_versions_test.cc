@@ -5,25 +5,20 @@
 
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "client/cli/commands.h"
 #include "server/server.h"
+#include "tests/end_to_end/cli_run.h"
 #include "tests/testing/table_files.h"
 
 namespace embedding {
 namespace {
 
+using testing::Ended;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-struct Ended {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
 
 class CliVersionsTest : public ::testing::Test {
  protected:
@@ -50,15 +45,8 @@ class CliVersionsTest : public ::testing::Test {
     std::filesystem::rename(folder_ + "/new.tmp", folder_ + "/" + name);
   }
 
-  Ended Run(std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--address", server_->grpc_address()});
-    const client::ParsedLine line = client::ParseCommandLine(arguments);
-    if (!line.command) return {line.exit_code, line.out, line.err};
-    std::istringstream in;
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = client::RunCommand(*line.command, in, out, err);
-    return {code, out.str(), err.str()};
+  Ended Run(std::vector<std::string> arguments) const {
+    return testing::RunCli(server_->grpc_address(), std::move(arguments));
   }
   std::string Versions() { return Run({"versions", "--output", "csv"}).out; }
 

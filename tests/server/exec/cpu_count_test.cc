@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/server/exec/cgroup_tree.h"
 
 namespace embedding {
 namespace {
@@ -24,16 +24,8 @@ struct Case {
 class CpuCountTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CpuCountTest, TakesTheSmallestBound) {
-  const std::filesystem::path root =
-      std::filesystem::path(::testing::TempDir()) / ("cpu_count_" + std::string(GetParam().name));
-  std::filesystem::remove_all(root);
-  std::filesystem::create_directories(root);
-  for (const auto& [path, text] : GetParam().files) {
-    std::filesystem::create_directories((root / path).parent_path());
-    std::ofstream(root / path) << text;
-  }
-  EXPECT_EQ(AvailableCpusFrom(root.string(), GetParam().proc_self_cgroup, GetParam().affinity), GetParam().want);
-  std::filesystem::remove_all(root);
+  const testing::CgroupTree tree("cpu_count_" + std::string(GetParam().name), GetParam().files);
+  EXPECT_EQ(AvailableCpusFrom(tree.root(), GetParam().proc_self_cgroup, GetParam().affinity), GetParam().want);
 }
 
 INSTANTIATE_TEST_SUITE_P(

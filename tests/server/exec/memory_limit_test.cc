@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/server/exec/cgroup_tree.h"
 
 namespace embedding {
 namespace {
@@ -24,16 +24,8 @@ struct Case {
 class MemoryLimitTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MemoryLimitTest, TakesTheSmallestBound) {
-  const std::filesystem::path root =
-      std::filesystem::path(::testing::TempDir()) / ("memory_limit_" + std::string(GetParam().name));
-  std::filesystem::remove_all(root);
-  std::filesystem::create_directories(root);
-  for (const auto& [path, text] : GetParam().files) {
-    std::filesystem::create_directories((root / path).parent_path());
-    std::ofstream(root / path) << text;
-  }
-  EXPECT_EQ(MemoryLimitFrom(root.string(), GetParam().proc_self_cgroup, GetParam().machine), GetParam().want);
-  std::filesystem::remove_all(root);
+  const testing::CgroupTree tree("memory_limit_" + std::string(GetParam().name), GetParam().files);
+  EXPECT_EQ(MemoryLimitFrom(tree.root(), GetParam().proc_self_cgroup, GetParam().machine), GetParam().want);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -17,6 +17,7 @@
 namespace embedding {
 namespace {
 
+using testing::Closeness;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::RandomRows;
@@ -27,16 +28,6 @@ using testing::VectorKind;
 
 constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// The closeness that candidate_bound.h bounds, from the reference's score: F s, 2^t s or -s.
-double Closeness(Metric metric, float score, const std::vector<double>& query) {
-  double squares = 0;
-  for (double x : query) squares += x * x;
-  const double length = std::sqrt(squares);
-  const double scale = std::ldexp(1.0, -std::ilogb(length));
-  if (metric == Metric::kEuclidean) return -double{score};
-  return metric == Metric::kDot ? double{score} * scale : double{score} * length * scale;
-}
 
 TEST(CandidateBoundTest, RangesHoldTheScoreAndCutsNeverLoseARow) {
   WorkerPool pool(1);

@@ -16,6 +16,7 @@
 namespace embedding {
 namespace {
 
+using testing::Closeness;
 using ::testing::ElementsAre;
 using testing::RandomRows;
 using testing::ReferenceElements;
@@ -25,16 +26,6 @@ using testing::VectorKind;
 
 constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean};
 constexpr int64_t kRows = 60;
-
-// The closeness that candidate_bound.h defines, from the reference's score: F s, 2^t s or -s.
-double Closeness(Metric metric, float score, const std::vector<double>& query) {
-  double squares = 0;
-  for (double x : query) squares += x * x;
-  const double length = std::sqrt(squares);
-  const double scale = std::ldexp(1.0, -std::ilogb(length));
-  if (metric == Metric::kEuclidean) return -double{score};
-  return metric == Metric::kDot ? double{score} * scale : double{score} * length * scale;
-}
 
 // Sums over the bytes of the rows, as the pass computes them.
 std::vector<int32_t> Dots(const CodeBound& bound, const RowCodes& codes, bool in_bytes) {

@@ -1,6 +1,7 @@
 // Helpers of the tests of this folder.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <future>
@@ -46,6 +47,16 @@ inline NeighbourResult Search(const NeighbourIndex& index, NeighbourQuery query,
   index.Start(std::move(query), pool, std::move(stop),
               [promise](NeighbourResult found) { promise->set_value(std::move(found)); });
   return result.get();
+}
+
+// The closeness that candidate_bound.h defines, from the reference's score: F s, 2^t s or -s.
+inline double Closeness(Metric metric, float score, const std::vector<double>& query) {
+  double squares = 0;
+  for (double x : query) squares += x * x;
+  const double length = std::sqrt(squares);
+  const double scale = std::ldexp(1.0, -std::ilogb(length));
+  if (metric == Metric::kEuclidean) return -double{score};
+  return metric == Metric::kDot ? double{score} * scale : double{score} * length * scale;
 }
 
 }  // namespace embedding::testing
