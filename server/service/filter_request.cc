@@ -72,6 +72,12 @@ absl::Status TakeFilter(const v1::NearestNeighbourRequest& request, const Reques
   return absl::OkStatus();
 }
 
+int64_t FilterBytes(const RowFilter& filter, int64_t num_rows) {
+  if (!filter.allow.has_value() && filter.deny.empty()) return 0;
+  const size_t ids = filter.deny.size() + (filter.allow.has_value() ? filter.allow->size() : 0);
+  return static_cast<int64_t>(ids * sizeof(int64_t)) + (num_rows + 7) / 8;
+}
+
 int64_t MostEligible(const RowFilter& filter, int64_t num_rows) {
   const int64_t end = std::min(filter.end_row.value_or(num_rows), num_rows);
   const int64_t in_range = std::max<int64_t>(0, end - filter.first_row);

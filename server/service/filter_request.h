@@ -14,6 +14,10 @@ namespace embedding {
 // query borrow from the request. INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED), with the field's path.
 absl::Status TakeFilter(const v1::NearestNeighbourRequest& request, const RequestLimits& limits, NeighbourQuery* query);
 
+// Bytes that the filter takes while its search runs: its decoded lists and, where there are any, a bit for each row of
+// the table.
+int64_t FilterBytes(const RowFilter& filter, int64_t num_rows);
+
 // No more rows than these pass the filter, in a table of num_rows.
 int64_t MostEligible(const RowFilter& filter, int64_t num_rows);
 

@@ -35,8 +35,9 @@ class NeighbourCall final : public SearchCall {
     CountRows(status, queries_.num_vectors(), queries_.num_missing());
     if (!status.ok()) return status;
     const uint64_t bytes = AnswerBound(queries_.count(), request_.k());
-    // What the queries by examples take is held as long as the answer.
-    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(bytes + static_cast<uint64_t>(queries_.vector_bytes()));
+    // What the filter and the queries by examples take is held as long as the answer.
+    const int64_t held = queries_.vector_bytes() + FilterBytes(query_.filter, table().num_rows());
+    absl::StatusOr<Admission::Ticket> ticket = AdmitAnswer(bytes + static_cast<uint64_t>(held));
     if (!ticket.ok()) return ticket.status();
     ticket_ = *std::move(ticket);
     return absl::OkStatus();

@@ -90,10 +90,6 @@ std::string OwnFolder(const std::string& path) {
   return folder.empty() ? "./" : folder;
 }
 
-std::string VocabularyOf(const TableOptions& options) {
-  return options.vocab[0] == '/' ? options.vocab : FolderOf(options.path) + options.vocab;
-}
-
 // As messages show a path.
 std::string InMessage(const std::string& path) { return EscapedText(path, kMaxFileNameBytes); }
 
@@ -221,7 +217,7 @@ absl::StatusOr<TableSource> TableManager::FindSource(const Origin& origin) {
   const std::string& vocab = source->options.vocab;
   if (!vocab.empty() && (origin.beneath_root || !origin.own_vocab)) {
     const std::string root = origin.beneath_root ? settings_.table_root : OwnFolder(source->options.path);
-    absl::StatusOr<std::string> real = RealPathBeneath(root, VocabularyOf(source->options), vocab);
+    absl::StatusOr<std::string> real = RealPathBeneath(root, VocabularyPath(source->options), vocab);
     if (!real.ok()) return real.status();
     // What was looked at is what is opened: a link that is changed meanwhile leads nowhere else.
     if (origin.beneath_root && (*real)[0] == '/') source->options.vocab = *std::move(real);

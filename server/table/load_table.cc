@@ -215,12 +215,6 @@ void KeepMetadata(SafetensorsMetadata metadata, EmbeddingTable::Parts* parts) {
   }
 }
 
-std::string VocabularyPath(const TableOptions& options) {
-  const size_t slash = options.path.rfind('/');
-  if (options.vocab[0] == '/' || slash == std::string::npos) return options.vocab;
-  return options.path.substr(0, slash + 1) + options.vocab;
-}
-
 // After num_rows, dim and the vocabulary.
 void TakeRows(LoadedRows rows, EmbeddingTable::Parts* parts) {
   parts->dtype = rows.dtype;
@@ -328,6 +322,12 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
 }
 
 }  // namespace
+
+std::string VocabularyPath(const TableOptions& options) {
+  const size_t slash = options.path.rfind('/');
+  if (options.vocab[0] == '/' || slash == std::string::npos) return options.vocab;
+  return options.path.substr(0, slash + 1) + options.vocab;
+}
 
 absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadTable(const TableOptions& options, const TableLimits& limits,
                                                           WorkerPool& pool, const LoadProgress& progress) {

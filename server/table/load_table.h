@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -36,6 +37,9 @@ class LoadProgress {
   Report report_;
   Stop stop_;
 };
+
+// Where the vocabulary lies that the options name: relative paths start at the table's folder. vocab is not empty.
+std::string VocabularyPath(const TableOptions& options);
 
 // Reads the table that the options name, strictly, in parallel on the pool (not from one of its workers).
 // Errors: DATA_LOSS for a file that is missing, is no regular file, is not what it should be, or changed while being

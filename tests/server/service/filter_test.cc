@@ -229,5 +229,22 @@ TEST(FilterLimitTest, AnswerIsMeasuredByWhatTheFilterLetsThrough) {
               HasSubstr("the largest k that fits one query is 9"));
 }
 
+TEST(FilterLimitTest, ListsCountAsBytesInFlight) {
+  AdmissionLimits admission;
+  admission.max_in_flight_bytes = 9000;
+  Services services(TablesOf(CountingTable("items", 100, 4)), {}, admission);
+  const absl::StatusOr<Admission::Ticket> another = services.admission.Admit(1, /*search=*/false);
+  ASSERT_TRUE(another.ok());
+  v1::NearestNeighbourRequest request;
+  SetIds(request.mutable_targets()->mutable_rows()->mutable_ids(), {50});
+  request.set_k(1);
+  v1::NearestNeighbourResponse response;
+  SetIds(request.mutable_filter()->mutable_deny(), std::vector<int64_t>(1000, 7));  // 8,000 bytes
+  EXPECT_EQ(services.Call("NearestNeighbour", request, &response), absl::OkStatus());
+  SetIds(request.mutable_filter()->mutable_deny(), std::vector<int64_t>(1125, 7));  // 9,000 bytes
+  EXPECT_EQ(DetailsOf(services.Call("NearestNeighbour", request, &response)).reason, "OVERLOADED");
+  EXPECT_EQ(services.admission.in_flight_bytes(), 1);
+}
+
 }  // namespace
 }  // namespace embedding::testing
