@@ -32,11 +32,12 @@ class ExactIndex final : public NeighbourIndex {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactIndex(const EmbeddingTable& table, bool with_codes,
-                                                                WorkerPool& pool) {
-  RowNorms norms = ComputeRowNorms(table, pool);
+                                                                WorkerPool& pool, const StopPredicate& stop) {
+  RowNorms norms = ComputeRowNorms(table, pool, stop);
+  if (stop && stop()) return absl::CancelledError("indexing was stopped");
   std::optional<RowCodes> codes;
   if (with_codes) {
-    absl::StatusOr<RowCodes> built = BuildRowCodes(table, norms, pool);
+    absl::StatusOr<RowCodes> built = BuildRowCodes(table, norms, pool, stop);
     if (!built.ok()) return built.status();
     codes = *std::move(built);
   }

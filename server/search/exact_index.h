@@ -11,9 +11,10 @@
 namespace embedding {
 
 // As below, with codes of the rows (a byte an element and 8 bytes a row more), which make searches faster and change no
-// answer. RESOURCE_EXHAUSTED if the system has no memory for them.
+// answer. RESOURCE_EXHAUSTED if the system has no memory for them; CANCELLED once stop, asked between blocks from any
+// worker, says so.
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactIndex(const EmbeddingTable& table, bool with_codes,
-                                                                WorkerPool& pool);
+                                                                WorkerPool& pool, const StopPredicate& stop = {});
 
 // Borrows the table, which must outlive the index. Computes the norms of the rows on the pool (4 bytes a row); not to
 // be called from one of its workers. Rows that are not finite are never returned.

@@ -76,7 +76,8 @@ void EstimateColumns(const EmbeddingTable& table, const RowNorms& norms, RowCode
 
 }  // namespace
 
-absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool) {
+absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool,
+                                       const StopPredicate& stop) {
   const int64_t num_rows = table.num_rows();
   const auto dim = static_cast<size_t>(table.dim());
   RowCodes codes;
@@ -98,7 +99,7 @@ absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNor
     std::vector<int64_t> zero_rows;
     int64_t begin;
     int64_t end;
-    while (blocks.Take(&begin, &end)) {
+    while (!(stop && stop()) && blocks.Take(&begin, &end)) {
       auto* to = reinterpret_cast<uint8_t*>(bytes->get()) + static_cast<size_t>(begin) * dim;
       if (table.dtype() == Dtype::kF32) {
         EncodeRows(WideRow(table, begin, wide), static_cast<size_t>(end - begin), dim, codes.mean.data(),
@@ -128,6 +129,7 @@ absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNor
     codes.largest_code_norm = std::max(codes.largest_code_norm, largest_code_norm);
     codes.zero_rows.insert(codes.zero_rows.end(), zero_rows.begin(), zero_rows.end());
   });
+  if (stop && stop()) return absl::CancelledError("coding the rows was stopped");
   std::sort(codes.zero_rows.begin(), codes.zero_rows.end());
   codes.bytes = *std::move(bytes);
   return codes;

@@ -33,6 +33,8 @@ struct RowCodes {
 
 // Reads the table once (twice where rows are not F32), in parallel. Not to be called from a worker of the pool.
 // RESOURCE_EXHAUSTED if the system has no memory for the codes, or they do not fit beside the tables (OverBudgetOf).
-absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool);
+// CANCELLED once stop, asked between blocks from any worker, says so.
+absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool,
+                                       const StopPredicate& stop = {});
 
 }  // namespace embedding

@@ -9,7 +9,7 @@
 
 namespace embedding {
 
-RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool) {
+RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool, const StopPredicate& stop) {
   constexpr int64_t kBlockRows = 64;
   const int64_t num_rows = table.num_rows();
   const ElementType type = ElementTypeOf(table.dtype());
@@ -23,7 +23,7 @@ RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool) {
     double squares[kBlockRows];
     int64_t begin;
     int64_t end;
-    while (blocks.Take(&begin, &end)) {
+    while (!(stop && stop()) && blocks.Take(&begin, &end)) {
       const int64_t n = end - begin;
       for (int64_t i = 0; i < n; ++i) rows[i] = table.row(begin + i);
       CanonicalSquaredNorms(type, rows, static_cast<size_t>(n), static_cast<size_t>(table.dim()), squares);

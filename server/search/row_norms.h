@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/exec/worker_pool.h"
+#include "server/search/similarity.h"
 #include "server/table/embedding_table.h"
 #include "server/table/table_memory.h"
 
@@ -23,7 +24,8 @@ struct RowNorms {
   TableMemoryClaim memory;  // of norms
 };
 
-// Reads the table once, in parallel. Not to be called from a worker of the pool.
-RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool);
+// Reads the table once, in parallel. Not to be called from a worker of the pool. stop, asked between blocks from any
+// worker, ends it early: the result then means nothing.
+RowNorms ComputeRowNorms(const EmbeddingTable& table, WorkerPool& pool, const StopPredicate& stop = {});
 
 }  // namespace embedding

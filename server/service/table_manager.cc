@@ -346,15 +346,16 @@ absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const T
                                                                          WorkerPool& pool) {
   const bool asked = options.codes == CodesOption::kOn;
   const bool with_codes = asked || (options.codes == CodesOption::kAuto && table.dtype() == Dtype::kF32);
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildExactIndex(table, with_codes, pool);
+  const auto stop = [this] { return stopping(); };
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildExactIndex(table, with_codes, pool, stop);
   const std::optional<OverBudget> over = OverBudgetOf(index.status());
   if (over.has_value() && MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
-    index = BuildExactIndex(table, with_codes, pool);
+    index = BuildExactIndex(table, with_codes, pool, stop);
   }
-  if (index.ok() || asked) return index;
+  if (index.ok() || asked || absl::IsCancelled(index.status())) return index;
   Log(LogLevel::kWarning, "no memory for codes of the rows: searches are slower than they could be",
       {{"table", options.name}, {"reason", std::string(index.status().message())}});
-  return BuildExactIndex(table, /*with_codes=*/false, pool);
+  return BuildExactIndex(table, /*with_codes=*/false, pool, stop);
 }
 
 absl::StatusOr<SnapshotPtr> TableManager::Prepare(const TableSource& source, uint64_t version, WorkerPool& pool) {
@@ -367,6 +368,7 @@ absl::StatusOr<SnapshotPtr> TableManager::Prepare(const TableSource& source, uin
   snapshot->version = version;
   // Reads every row: the pages and norms are there when calls come.
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildIndex(source.options, **table, pool);
+  if (absl::IsCancelled(index.status())) return index.status();
   if (!index.ok()) return WithPath(source.options.path, index.status());
   snapshot->index = *std::move(index);
   snapshot->default_metric = MetricOf((*table)->metric());
