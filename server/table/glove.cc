@@ -224,7 +224,9 @@ class TextReader {
   absl::Status ParseLine(string_view line, int64_t number, float* vector, ChunkKeys* keys) {
     string_view key;
     if (absl::Status status = ParseTextRow(line, dim_, options_.allow_non_finite, vector, &key); !status.ok()) {
-      return LineError(number, absl::StrCat(status.message(), first_line_ == 1 ? ", as line 1 has" : ""));
+      // Where the width is that of the first line, and is what is wrong.
+      const bool by_width = first_line_ == 1 && absl::StrContains(status.message(), "wanted a key and");
+      return LineError(number, absl::StrCat(status.message(), by_width ? ", as line 1 has" : ""));
     }
     const std::string fault = KeyFault(key);
     if (!fault.empty() && (!options_.keys.skip_invalid || key.size() > kMaxKeyBytes)) return LineError(number, fault);
@@ -279,7 +281,10 @@ class TextReader {
 };
 
 // Before memory is taken: each line has a key, or at least the blank behind it, and dim numbers of a digit and a blank.
+// What is little memory is taken at once, so that the line which is too short can be named.
 absl::Status CheckLinesFit(uint64_t num_rows, uint64_t dim, uint64_t bytes) {
+  constexpr uint64_t kLittle = uint64_t{1} << 16;
+  if (num_rows <= kLittle / dim) return absl::OkStatus();
   const uint64_t per_line = 2 * dim;
   if (num_rows <= (bytes + 1) / (per_line + 1)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("file has ", num_rows, " lines, which need ", per_line,

@@ -108,6 +108,10 @@ absl::Status ParseFromTheRight(string_view line, int64_t dim, bool allow_non_fin
 
 absl::Status ParseTextRow(string_view line, int64_t dim, bool allow_non_finite, float* vector, string_view* key) {
   line = WithoutEnd(line);
+  // The line ends of an old Mac would make one row of the whole file, with most of it in the key.
+  if (line.find('\r') != string_view::npos) {
+    return absl::InvalidArgumentError("holds a carriage return before its end: lines must end with \\n or \\r\\n");
+  }
   const char* at = line.data();
   const char* const end = at + line.size();
   while (at != end && !IsBlank(*at)) ++at;

@@ -14,11 +14,11 @@ namespace embedding {
 // Bytes that a line may have, its end not counted.
 inline constexpr uint64_t kMaxTextLineBytes = uint64_t{16} << 20;
 
-// Parses a line (without its \n; one \r at its end is ignored) into vector, [dim], overwritten, and the key, which
-// points into the line and is not checked. The last dim fields are the vector, so the key may hold blanks; but a line
-// whose fields after the first are all numbers, more than dim, is refused rather than cut at a guess. NaN and infinity
-// are refused unless allow_non_finite. INVALID_ARGUMENT with a message to go behind "line 7, " or "line 7 " such as
-// `field 3 "abc" is not a number (the key is field 1)`.
+// Parses a line (without its \n; one \r at its end is ignored, any other is refused) into vector, [dim], overwritten,
+// and the key, which points into the line and is not checked. The last dim fields are the vector, so the key may hold
+// blanks; but a line whose fields after the first are all numbers, more than dim, is refused rather than cut at a
+// guess. NaN and infinity are refused unless allow_non_finite. INVALID_ARGUMENT with a message to go behind "line 7, "
+// or "line 7 " such as `field 3 "abc" is not a number (the key is field 1)`.
 absl::Status ParseTextRow(absl::string_view line, int64_t dim, bool allow_non_finite, float* vector,
                           absl::string_view* key);
 
