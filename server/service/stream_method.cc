@@ -223,9 +223,10 @@ class StreamingMethod::StreamCall final : public Stream {
       write_pending_ = true;
       ++operations_;
       written_bytes_ = static_cast<int64_t>(queue_.front().Length());
-      // Behind the hint the library keeps the bytes back for those to come.
+      // Behind the hint the library keeps the bytes back for those to come. Not so the first: it carries the stream's
+      // headers, whose write is waited for, so that nothing would come.
       grpc::WriteOptions options;
-      if (queue_.size() > 1) options.set_buffer_hint();
+      if (std::exchange(begun_, true) && queue_.size() > 1) options.set_buffer_hint();
       stream_.Write(queue_.front(), options, &on_written_);
       queue_.pop_front();
     }
@@ -269,7 +270,8 @@ class StreamingMethod::StreamCall final : public Stream {
   bool finish_pending_ ABSL_GUARDED_BY(mutex_) = false;
   bool taking_ ABSL_GUARDED_BY(mutex_) = false;  // the handler is at a message
   bool paused_ ABSL_GUARDED_BY(mutex_) = false;
-  bool held_ ABSL_GUARDED_BY(mutex_) = false;  // answers wait for the polling thread to run idle
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;   // answers wait for the polling thread to run idle
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;  // the first write has been started
   bool counted_ ABSL_GUARDED_BY(mutex_) = false;
   bool early_ ABSL_GUARDED_BY(mutex_) = false;         // came before the drain
   int64_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // in queue_ and in the pending write

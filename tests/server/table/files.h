@@ -33,7 +33,7 @@ class TempFolder {
   // Gives the file's path. A new file each time: ext4 flushes one that is truncated and written again, which costs
   // milliseconds.
   std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = Path(name);
+    std::string path = Path(name);
     std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << bytes;
     return path;

@@ -12,7 +12,6 @@ namespace embedding {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 struct GoodCase {
   const char* name;
