@@ -59,8 +59,9 @@ struct StreamTransport::Impl {
       const uint32_t slot = to_write.front();
       to_write.pop_front();
       grpc::WriteOptions options;
-      // More to come: the library may wait for it before it writes to the socket.
-      if (!to_write.empty()) options.set_buffer_hint();
+      // More to come: the library may wait for it before it writes to the socket. Not so behind the first message: with
+      // it the library may still hold the stream's headers, and what waits for their write would wait for ever.
+      if (std::exchange(begun, true) && !to_write.empty()) options.set_buffer_hint();
       under_way.push_back(slot);
       stream->Write(calls[slot].request, options, TagOf(kWritten));
     } else if (finishing && !done_writing) {
@@ -87,6 +88,7 @@ struct StreamTransport::Impl {
   std::deque<uint32_t> to_write;   // slots
   std::deque<uint32_t> under_way;  // slots, in the order of their answers
   bool open = false;
+  bool begun = false;  // the first write has been started
   bool writing = false;
   bool finishing = false;
   bool done_writing = false;

@@ -132,6 +132,24 @@ TEST(EmbeddingClientTest, AStreamGivesEachRequestItsOwnOutcomeInOrder) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+// A message that the library keeps back until something else is written would only leave with its keepalive.
+TEST(EmbeddingClientTest, ABurstOnEachOfManyStreamsIsAnsweredAtOnce) {
+  constexpr int kStreams = 100, kItems = 8;
+  FakeService fake({});
+  const auto client = ClientOf(fake.address());
+  for (int i = 0; i < kStreams; ++i) {
+    const auto stream = client->OpenLookupStream({.deadline = std::chrono::seconds(30)});
+    for (int64_t j = 0; j < kItems; ++j) ASSERT_TRUE(stream->Write({.table = {}, .rows = Ids{{j}, {}}}).ok());
+    for (int j = 0; j < kItems; ++j) {
+      const auto rows = stream->Read();
+      ASSERT_TRUE(rows && rows->ok()) << "stream " << i << ", answer " << j;
+      EXPECT_EQ((*rows)->embeddings.ToFloats()[0], static_cast<float>(100 * j));
+    }
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+}
+
 TEST(EmbeddingClientTest, AStreamSaysWhyItEnds) {
   FakeService fake({});
   const auto client = ClientOf(fake.address());

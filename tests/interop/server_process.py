@@ -40,6 +40,10 @@ class ServerProcess:
         """The events of the log so far, each a dict."""
         return [json.loads(line) for line in self.log().split("\n")[:-1] if line.startswith("{")]
 
+    def begin_drain(self):
+        """Sends SIGTERM and waits for nothing; stop() waits for the end."""
+        self._process.send_signal(signal.SIGTERM)
+
     def stop(self):
         """Ends the server and returns its exit code."""
         if self._process.poll() is None:

@@ -16,20 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-ReferenceTable Reference() {
-  ReferenceTable reference(FakeTable::Info());
-  std::string error;
-  FakeServer server;
-  for (int64_t id = 0; id < FakeTable::kRows; ++id) {
-    v1::LookupRequest request;
-    request.mutable_rows()->mutable_ids()->add_values(id);
-    v1::LookupResponse response;
-    EXPECT_TRUE(server.Lookup(nullptr, &request, &response).ok());
-    EXPECT_TRUE(reference.SetRow(id, response, &error)) << error;
-  }
-  return reference;
-}
-
 v1::LookupResponse AnswerTo(const Workload& workload, uint64_t call) {
   std::vector<int64_t> ids;
   workload.IdsOf(call, &ids);
@@ -51,7 +37,7 @@ class ChunkedTest : public testing::TestWithParam<int> {};
 
 TEST_P(ChunkedTest, RowsAreComparedWhereverTheBytesAreCut) {
   const Workload workload({.batch_size = 9}, FakeTable::Info());
-  const ReferenceTable reference = Reference();
+  const ReferenceTable reference = FakeReference();
   AnswerChecker checker(workload, &reference);
   v1::LookupResponse answer = AnswerTo(workload, 5);
   std::string complaint;
@@ -98,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(AnswerCheckerTest, EveryCutIsNoticed) {
   const Workload workload({.batch_size = 3}, FakeTable::Info());
-  const ReferenceTable reference = Reference();
+  const ReferenceTable reference = FakeReference();
   AnswerChecker checker(workload, &reference);
   const std::string bytes = AnswerTo(workload, 1).SerializeAsString();
   std::string complaint;
@@ -109,7 +95,7 @@ TEST(AnswerCheckerTest, EveryCutIsNoticed) {
 
 TEST(AnswerCheckerTest, FieldsOfALaterVersionAreSkipped) {
   const Workload workload({.batch_size = 3}, FakeTable::Info());
-  const ReferenceTable reference = Reference();
+  const ReferenceTable reference = FakeReference();
   AnswerChecker checker(workload, &reference);
   // Field 99: a varint, eight bytes, a string, four bytes.
   const std::string unknown(

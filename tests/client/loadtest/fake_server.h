@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "client/loadtest/reference.h"
 #include "embedding/v1/embedding.grpc.pb.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
 
 namespace embedding::loadtest {
 
@@ -64,6 +66,11 @@ enum class Fault {
   kMissedClosest,  // NearestNeighbour: the closest row is left out
   kUnordered,      // NearestNeighbour: two results change places
   kUnavailable,    // every call but those of the reference fails
+  kErrorItem,      // LookupStream: the second message is answered by an error
+  kExtraAnswer,    // LookupStream: the second message is answered twice
+  kGarbledAnswer,  // LookupStream: the second answer holds neither rows nor an error
+  kEndsEarly,      // LookupStream: ends with OK after two answers
+  kBreaks,         // LookupStream: ends with UNAVAILABLE after two answers
 };
 
 // Serves FakeTable on a port of 127.0.0.1 that the system chooses. A batch of one id is always answered right, since
@@ -142,6 +149,28 @@ class FakeServer : public v1::EmbeddingService::Service, public v1::TableService
     return grpc::Status::OK;
   }
 
+  // Each message as a Lookup.
+  grpc::Status LookupStream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::LookupStreamResponse, v1::LookupStreamRequest>* stream) override {
+    v1::LookupStreamRequest request;
+    for (int item = 1; stream->Read(&request); ++item) {
+      v1::LookupStreamResponse response;
+      const grpc::Status status = Lookup(context, &request.lookup(), response.mutable_lookup());
+      const bool second = item == 2;
+      if (!status.ok() || (second && fault_ == Fault::kErrorItem)) {
+        response.mutable_error()->set_code(status.ok() ? grpc::StatusCode::OUT_OF_RANGE : status.error_code());
+        response.mutable_error()->set_message(status.ok() ? "ids[0] is 60, table has 60 rows" : status.error_message());
+      }
+      if (second && fault_ == Fault::kGarbledAnswer) response.Clear();
+      stream->Write(response);
+      if (second && fault_ == Fault::kExtraAnswer) stream->Write(response);
+      if (second && fault_ == Fault::kEndsEarly) return grpc::Status::OK;
+      if (second && fault_ == Fault::kBreaks) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+    }
+    return grpc::Status::OK;
+  }
+
   grpc::Status Similarity(grpc::ServerContext*, const v1::SimilarityRequest* request,
                           v1::SimilarityResponse* response) override {
     const auto& left = request->left().rows().ids().values();
@@ -217,5 +246,20 @@ class FakeServer : public v1::EmbeddingService::Service, public v1::TableService
   std::mutex mutex_;
   std::vector<std::vector<int64_t>> lookups_;
 };
+
+// All rows of FakeTable, as a tester fetches them.
+inline ReferenceTable FakeReference() {
+  ReferenceTable reference(FakeTable::Info());
+  std::string error;
+  FakeServer server;
+  for (int64_t id = 0; id < FakeTable::kRows; ++id) {
+    v1::LookupRequest request;
+    request.mutable_rows()->mutable_ids()->add_values(id);
+    v1::LookupResponse response;
+    EXPECT_TRUE(server.Lookup(nullptr, &request, &response).ok());
+    EXPECT_TRUE(reference.SetRow(id, response, &error)) << error;
+  }
+  return reference;
+}
 
 }  // namespace embedding::loadtest
