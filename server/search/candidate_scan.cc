@@ -32,23 +32,26 @@ void RaiseTo(std::atomic<float>& shared, float value) {
 
 }  // namespace
 
-CandidateScan::CandidateScan(std::unique_ptr<const CandidatePass> pass, int64_t dim, const EligibleRows& eligible,
-                             int64_t k, std::vector<Query> queries, int num_lanes, StopPoll& stop)
+CandidateScan::CandidateScan(std::unique_ptr<const CandidatePass> pass, int64_t dim, int64_t begin, int64_t end,
+                             std::vector<RowsWanted> wanted, int num_lanes, StopPredicate stop)
     : pass_(std::move(pass)),
-      eligible_(eligible),
-      k_(k),
-      queries_(std::move(queries)),
-      stop_(stop),
-      blocks_(eligible.begin(), eligible.end(), BlockRows(*pass_, dim, queries_.size())),
-      tau_(queries_.size()),
-      gave_up_(queries_.size()) {
-  for (size_t q = 0; q < queries_.size(); ++q) tau_[q].store(queries_[q].tau, std::memory_order_relaxed);
-  const CandidateReservoir empty(static_cast<size_t>(k), SurvivorLimit(eligible.count(), k, num_lanes));
-  reservoirs_.assign(static_cast<size_t>(num_lanes), std::vector<CandidateReservoir>(queries_.size(), empty));
+      wanted_(std::move(wanted)),
+      stop_(std::move(stop)),
+      blocks_(begin, end, BlockRows(*pass_, dim, wanted_.size())),
+      reservoirs_(static_cast<size_t>(num_lanes)),
+      tau_(wanted_.size()),
+      gave_up_(wanted_.size()) {
+  for (size_t q = 0; q < wanted_.size(); ++q) tau_[q].store(wanted_[q].tau, std::memory_order_relaxed);
+  for (std::vector<CandidateReservoir>& of_lane : reservoirs_) {
+    of_lane.reserve(wanted_.size());
+    for (const RowsWanted& query : wanted_) {
+      of_lane.emplace_back(static_cast<size_t>(query.k), SurvivorLimit(query.eligible->count(), query.k, num_lanes));
+    }
+  }
 }
 
 void CandidateScan::RunLane(int lane) {
-  const size_t num_queries = queries_.size();
+  const size_t num_queries = wanted_.size();
   std::vector<CandidateReservoir>& reservoirs = reservoirs_[static_cast<size_t>(lane)];
   const auto block_rows = static_cast<size_t>(blocks_.block_size());
   const std::unique_ptr<CandidatePass::Lane> work = pass_->StartLane(block_rows);
@@ -56,12 +59,13 @@ void CandidateScan::RunLane(int lane) {
 
   int64_t begin;
   int64_t end;
-  while (!stop_.ShouldStop() && queries_given_up_.load(std::memory_order_relaxed) < num_queries &&
-         blocks_.Take(&begin, &end)) {
+  while (!stop_() && queries_given_up_.load(std::memory_order_relaxed) < num_queries && blocks_.Take(&begin, &end)) {
     work->Score(begin, end);
     for (size_t q = 0; q < num_queries; ++q) {
+      const RowsWanted& wanted = wanted_[q];
+      if (end <= wanted.eligible->begin() || wanted.eligible->end() <= begin) continue;
       CandidateReservoir& reservoir = reservoirs[q];
-      if (gave_up_[q].load(std::memory_order_relaxed)) continue;
+      if (gave_up_[q].load(std::memory_order_relaxed) || wanted.stop->stopped()) continue;
       reservoir.RaiseTau(tau_[q].load(std::memory_order_relaxed));
       const float tau = reservoir.tau();
       const size_t n = work->Select(q, tau, selected.data());
@@ -80,17 +84,20 @@ void CandidateScan::RunLane(int lane) {
       if (reservoir.tau() > tau) RaiseTo(tau_[q], reservoir.tau());
     }
     blocks_scanned_.fetch_add(1, std::memory_order_relaxed);
-    rows_scanned_.fetch_add((end - begin) * static_cast<int64_t>(num_queries), std::memory_order_relaxed);
+    rows_scanned_.fetch_add(end - begin, std::memory_order_relaxed);
   }
 }
 
 bool CandidateScan::MayFind(size_t query, int64_t row) const {
-  const std::span<const int64_t> excluded = queries_[query].excluded;
-  return eligible_.Contains(row) && !std::binary_search(excluded.begin(), excluded.end(), row);
+  const RowsWanted& wanted = wanted_[query];
+  // Of a pass that queries share, some blocks lie half outside of a query's range.
+  if (row < wanted.eligible->begin() || row >= wanted.eligible->end() || !wanted.eligible->Contains(row)) return false;
+  return !std::binary_search(wanted.excluded.begin(), wanted.excluded.end(), row);
 }
 
 std::optional<std::vector<int64_t>> CandidateScan::Survivors(size_t query) {
   if (gave_up_[query].load(std::memory_order_relaxed)) return std::nullopt;
+  const EligibleRows& eligible = *wanted_[query].eligible;
   CandidateReservoir merged = std::move(reservoirs_[0][query]);
   for (size_t lane = 1; lane < reservoirs_.size(); ++lane) {
     merged.Merge(std::exchange(reservoirs_[lane][query], CandidateReservoir(1, 0)));
@@ -99,14 +106,14 @@ std::optional<std::vector<int64_t>> CandidateScan::Survivors(size_t query) {
   std::vector<int64_t> ids;
   ids.reserve(merged.candidates().size());
   for (const Candidate& candidate : merged.candidates()) ids.push_back(candidate.id);
-  for (const int64_t row : Within(pass_->unjudged(), eligible_.begin(), eligible_.end())) {
+  for (const int64_t row : Within(pass_->unjudged(), eligible.begin(), eligible.end())) {
     if (MayFind(query, row)) ids.push_back(row);
   }
   int64_t zero_rows = 0;
-  for (const int64_t row : Within(pass_->zero_rows(), eligible_.begin(), eligible_.end())) {
+  for (const int64_t row : Within(pass_->zero_rows(), eligible.begin(), eligible.end())) {
     if (!MayFind(query, row)) continue;
     ids.push_back(row);
-    if (++zero_rows == k_) break;
+    if (++zero_rows == wanted_[query].k) break;
   }
   return ids;
 }

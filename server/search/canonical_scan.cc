@@ -16,18 +16,21 @@ constexpr size_t kWidenFrom = 3;
 
 }  // namespace
 
-CanonicalScan::CanonicalScan(const EmbeddingTable& table, const EligibleRows& eligible, Metric metric, int64_t k,
-                             std::optional<float> threshold, std::vector<Query> queries, int num_lanes, StopPoll& stop)
+CanonicalScan::CanonicalScan(const EmbeddingTable& table, int64_t begin, int64_t end, Metric metric,
+                             std::vector<Query> queries, int num_lanes, StopPredicate stop)
     : table_(table),
-      eligible_(eligible),
       metric_(metric),
-      threshold_(threshold),
       queries_(std::move(queries)),
-      stop_(stop),
+      stop_(std::move(stop)),
       blocks_(
-          eligible.begin(), eligible.end(),
+          begin, end,
           std::clamp<int64_t>(kBlockWork / (table.dim() * static_cast<int64_t>(queries_.size())), 4, kMaxBlockRows)),
-      best_(static_cast<size_t>(num_lanes), std::vector<TopK>(queries_.size(), TopK(metric, static_cast<size_t>(k)))) {}
+      best_(static_cast<size_t>(num_lanes)) {
+  for (std::vector<TopK>& of_lane : best_) {
+    of_lane.reserve(queries_.size());
+    for (const Query& query : queries_) of_lane.emplace_back(metric, static_cast<size_t>(query.wanted.k));
+  }
+}
 
 void CanonicalScan::RunLane(int lane) {
   const auto dim = static_cast<size_t>(table_.dim());
@@ -40,7 +43,7 @@ void CanonicalScan::RunLane(int lane) {
 
   int64_t begin;
   int64_t end;
-  while (!stop_.ShouldStop() && blocks_.Take(&begin, &end)) {
+  while (!stop_() && blocks_.Take(&begin, &end)) {
     const auto count = static_cast<size_t>(end - begin);
     for (size_t i = 0; i < count; ++i) {
       const void* row = table_.row(begin + static_cast<int64_t>(i));
@@ -53,6 +56,7 @@ void CanonicalScan::RunLane(int lane) {
     const ElementType type = widen ? ElementType::kF64 : stored;
     if (metric_ == Metric::kCosine) CanonicalSquaredNorms(type, rows, count, dim, squared_norms);
     for (size_t q = 0; q < queries_.size(); ++q) {
+      if (queries_[q].wanted.stop->stopped()) continue;
       queries_[q].query->Score(type, rows, count, squared_norms, scores);
       TopK& best = best_[static_cast<size_t>(lane)][q];
       for (size_t i = 0; i < count; ++i) {
@@ -61,13 +65,16 @@ void CanonicalScan::RunLane(int lane) {
       }
     }
     blocks_scanned_.fetch_add(1, std::memory_order_relaxed);
-    rows_scored_.fetch_add(static_cast<int64_t>(count * queries_.size()), std::memory_order_relaxed);
+    rows_scored_.fetch_add(static_cast<int64_t>(count), std::memory_order_relaxed);
   }
 }
 
 bool CanonicalScan::MayFind(const Query& query, const Neighbour& entry) const {
-  return eligible_.Contains(entry.id) && (!threshold_.has_value() || Reaches(metric_, entry.score, *threshold_)) &&
-         !std::binary_search(query.excluded.begin(), query.excluded.end(), entry.id) && table_.IsFinite(entry.id);
+  const EligibleRows& eligible = *query.wanted.eligible;
+  const std::span<const int64_t> excluded = query.wanted.excluded;
+  return entry.id >= eligible.begin() && entry.id < eligible.end() && eligible.Contains(entry.id) &&
+         (!query.threshold.has_value() || Reaches(metric_, entry.score, *query.threshold)) &&
+         !std::binary_search(excluded.begin(), excluded.end(), entry.id) && table_.IsFinite(entry.id);
 }
 
 std::vector<Neighbour> CanonicalScan::Take(size_t query) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "server/search/row_filter.h"
+#include "server/search/candidate_scan.h"
 #include "server/search/scan_blocks.h"
 #include "server/search/score.h"
 #include "server/search/top_k.h"
@@ -15,18 +15,20 @@
 
 namespace embedding {
 
-// Borrows the table, the eligible rows, the queries with their exclusions, and the poll. Lanes may run at the same time
-// on different threads; Take after all lanes ended.
+// Borrows the table and what the queries point to. Lanes may run at the same time on different threads; Take after all
+// lanes ended.
 class CanonicalScan {
  public:
   struct Query {
     const CanonicalQuery* query;
-    std::span<const int64_t> excluded;  // ascending
+    RowsWanted wanted;               // its tau is not read
+    std::optional<float> threshold;  // of a score, finite
   };
 
-  // k >= 0; the eligible rows have no list; threshold: of a score, finite.
-  CanonicalScan(const EmbeddingTable& table, const EligibleRows& eligible, Metric metric, int64_t k,
-                std::optional<float> threshold, std::vector<Query> queries, int num_lanes, StopPoll& stop);
+  // Scans rows [begin, end), which hold all eligible ones. At least one query, all of the metric. stop: asked between
+  // blocks, ends the scan.
+  CanonicalScan(const EmbeddingTable& table, int64_t begin, int64_t end, Metric metric, std::vector<Query> queries,
+                int num_lanes, StopPredicate stop);
 
   void RunLane(int lane);
 
@@ -35,17 +37,16 @@ class CanonicalScan {
   std::vector<Neighbour> Take(size_t query);
 
   int64_t blocks_scanned() const { return blocks_scanned_.load(std::memory_order_relaxed); }
+  // By every query.
   int64_t rows_scored() const { return rows_scored_.load(std::memory_order_relaxed); }
 
  private:
   bool MayFind(const Query& query, const Neighbour& entry) const;
 
   const EmbeddingTable& table_;
-  const EligibleRows& eligible_;
   const Metric metric_;
-  const std::optional<float> threshold_;
   const std::vector<Query> queries_;
-  StopPoll& stop_;
+  const StopPredicate stop_;
   BlockCounter blocks_;
   std::vector<std::vector<TopK>> best_;  // [num_lanes][num_queries]
   std::atomic<int64_t> blocks_scanned_{0};

@@ -12,9 +12,11 @@ namespace embedding {
 
 // As below, with codes of the rows (a byte an element and 8 bytes a row more), which make searches faster and change no
 // answer. RESOURCE_EXHAUSTED if the system has no memory for them; CANCELLED once stop, asked between blocks from any
-// worker, says so.
+// worker, says so. share_passes: searches that wait for each other share passes over the table (shared_passes.h), which
+// changes no answer; false to compare with.
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactIndex(const EmbeddingTable& table, bool with_codes,
-                                                                WorkerPool& pool, const StopPredicate& stop = {});
+                                                                WorkerPool& pool, const StopPredicate& stop = {},
+                                                                bool share_passes = true);
 
 // Borrows the table, which must outlive the index. Computes the norms of the rows on the pool (4 bytes a row); not to
 // be called from one of its workers. Rows that are not finite are never returned.

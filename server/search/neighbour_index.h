@@ -1,6 +1,7 @@
 // Interface: queries [num_queries, dim] and k -> neighbours per query.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,11 @@ struct SearchStats {
   int64_t rows_rescored = 0;     // canonical scores computed
   int64_t blocks_scanned = 0;    // blocks between which the stop predicate was polled
   int64_t fallback_queries = 0;  // queries answered by the full canonical scan
+  // [num_queries]: canonical scores computed for each query.
+  std::vector<int64_t> survivors = {};
+  // Queries, of any caller, that shared a pass over the table: for each pass, told to one of its callers alone.
+  std::vector<int64_t> pass_queries = {};
+  std::chrono::nanoseconds waited{0};  // from Start until a worker took the search up
 };
 
 struct NeighbourResult {
