@@ -26,6 +26,8 @@ enum class Family : uint8_t {
   kNnRowsScanned,
   kNnRowsRescored,
   kNnFallbackQueries,
+  kNnSurvivors,
+  kNnPassQueries,
   kTableRows,
   kTableDimensions,
   kTableSizeBytes,
@@ -58,7 +60,7 @@ struct FamilyInfo {
   const char* help;
 };
 
-inline constexpr int kNumFamilies = 34;
+inline constexpr int kNumFamilies = 36;
 
 // In the order of Family.
 extern const std::array<FamilyInfo, kNumFamilies> kFamilies;
@@ -81,6 +83,14 @@ inline constexpr std::array<int64_t, 13> kStageBoundsNs = {
 // Up to the default limit of ids a request.
 inline constexpr std::array<int64_t, 17> kBatchBounds = {1,   2,    4,    8,    16,   32,    64,    128,  256,
                                                          512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
+
+// Rows that one query scored again: k at the least, hundreds where fast passes tell rows apart badly, all of them where
+// they fail. Powers of four up to 16 million.
+inline constexpr std::array<int64_t, 13> kSurvivorBounds = {1,     4,     16,     64,      256,     1024,    4096,
+                                                            16384, 65536, 262144, 1048576, 4194304, 16777216};
+
+// Queries that share a pass: at most 64 do.
+inline constexpr std::array<int64_t, 9> kPassQueriesBounds = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 
 // 64 bytes to 64 MiB, the default limit of an answer.
 inline constexpr std::array<int64_t, 11> kBytesBounds = {64,     256,     1024,    4096,     16384,   65536,

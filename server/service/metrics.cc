@@ -68,6 +68,8 @@ struct alignas(64) Shard {
   std::array<HistogramCells<kBytesBounds>, kNumDataRpcs> response_bytes;
   std::array<std::array<HistogramCells<kStageBoundsNs>, kNumStages>, kNumDataRpcs> stages;
   Cell rows_scanned, rows_rescored, fallback_queries;
+  HistogramCells<kSurvivorBounds> survivors;
+  HistogramCells<kPassQueriesBounds> pass_queries;
   std::array<Cell, kNumLevels> log_messages;
   Cell log_dropped;
 };
@@ -230,6 +232,10 @@ void Metrics::OnSearch(int64_t rows_scanned, int64_t rows_rescored, int64_t fall
   shard.fallback_queries.Add(fallback_queries);
 }
 
+void Metrics::OnSurvivors(int64_t rows) { impl_->MyShard().survivors.Observe(std::max<int64_t>(0, rows)); }
+
+void Metrics::OnPass(int64_t queries) { impl_->MyShard().pass_queries.Observe(std::max<int64_t>(0, queries)); }
+
 void Metrics::OnLogMessage(absl::string_view level) {
   const auto* found = std::find(std::begin(kLevelNames), std::end(kLevelNames), level);
   if (found == std::end(kLevelNames)) return;
@@ -339,6 +345,16 @@ void Metrics::Impl::CollectRows(std::vector<MetricFamily>& out) const {
   single(Family::kNnRowsScanned, &Shard::rows_scanned);
   single(Family::kNnRowsRescored, &Shard::rows_rescored);
   single(Family::kNnFallbackQueries, &Shard::fallback_queries);
+  MetricFamily survivors = NewFamily(Family::kNnSurvivors);
+  AddHistogram(survivors, ClientMetric(), kSurvivorBounds,
+               SumHistogram<kSurvivorBounds.size()>([](const Shard& s) -> const auto& { return s.survivors; }),
+               /*nanoseconds=*/false);
+  MetricFamily pass_queries = NewFamily(Family::kNnPassQueries);
+  AddHistogram(pass_queries, ClientMetric(), kPassQueriesBounds,
+               SumHistogram<kPassQueriesBounds.size()>([](const Shard& s) -> const auto& { return s.pass_queries; }),
+               /*nanoseconds=*/false);
+  out.push_back(std::move(survivors));
+  out.push_back(std::move(pass_queries));
 }
 
 void Metrics::Impl::CollectTables(std::vector<MetricFamily>& out) const {

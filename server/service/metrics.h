@@ -1,5 +1,5 @@
 // What the server counts, in sharded atomics: no lock is taken on a request's way. The families are listed in
-// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 920 of them, and 10 for
+// metric_families.h. Every series exists from the start, as zeros, but those of tables: about 940 of them, and 10 for
 // every table.
 #pragma once
 
@@ -85,6 +85,10 @@ class Metrics final : public prometheus::Collectable {
   void OnExpiredBeforeRun(Rpc rpc);
   // embedding_nn_rows_scanned_total, embedding_nn_rows_rescored_total, embedding_nn_fallback_queries_total.
   void OnSearch(int64_t rows_scanned, int64_t rows_rescored, int64_t fallback_queries);
+  // embedding_nn_survivors: for one query of a search, the rows that were scored again.
+  void OnSurvivors(int64_t rows);
+  // embedding_nn_pass_queries: for one pass over a table, the queries that shared it.
+  void OnPass(int64_t queries);
   // embedding_log_messages_total{level}: level in trace, debug, info, warning, error, critical.
   // Another level is ignored.
   void OnLogMessage(absl::string_view level);

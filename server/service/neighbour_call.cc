@@ -112,13 +112,20 @@ class NeighbourCall final : public SearchCall {
     query_.metric = metric();
     query_.k = request_.k();
     queries_.Fill(&query_, !request_.include_inputs());
-    snapshot().index->Start(std::move(query_), *context().pool, StopWithCall(),
+    snapshot().index->Start(std::move(query_), *context().pool, StopWithCallUntimed(),
                             [self = SharedFromThis<NeighbourCall>()](NeighbourResult result) {
-                              self->context().metrics->OnSearch(result.stats.rows_scanned, result.stats.rows_rescored,
-                                                                result.stats.fallback_queries);
+                              self->CountSearch(result.stats);
                               self->neighbours_ = self->queries_.Spread(std::move(result.neighbours));
                               self->EndWork(result.outcome);
                             });
+  }
+
+  void CountSearch(const SearchStats& stats) {
+    AddQueueTime(stats.waited);
+    Metrics& metrics = *context().metrics;
+    metrics.OnSearch(stats.rows_scanned, stats.rows_rescored, stats.fallback_queries);
+    for (const int64_t rows : stats.survivors) metrics.OnSurvivors(rows);
+    for (const int64_t queries : stats.pass_queries) metrics.OnPass(queries);
   }
 
   absl::StatusOr<grpc::ByteBuffer> WriteAnswer() override {

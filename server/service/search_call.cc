@@ -109,6 +109,10 @@ StopPredicate SearchCall::StopWithCall() {
   };
 }
 
+StopPredicate SearchCall::StopWithCallUntimed() {
+  return [self = shared_from_this()] { return self->call_->stopped(); };
+}
+
 void SearchCall::EndWork(WorkOutcome outcome) {
   const Clock::time_point ended = Clock::now();
   const std::chrono::nanoseconds waited(first_poll_ns_.load(std::memory_order_relaxed));

@@ -69,6 +69,9 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
                std::function<void()> then);
   // To be given to the search: true once the call is stopped. Keeps this object alive.
   StopPredicate StopWithCall();
+  // The same for a search that asks while it waits, too, and tells by AddQueueTime how long it did.
+  StopPredicate StopWithCallUntimed();
+  void AddQueueTime(std::chrono::nanoseconds waited) { first_poll_ns_.fetch_add(waited.count()); }
   // Ends the call.
   void EndWork(WorkOutcome outcome);
 
@@ -93,7 +96,7 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   Admission::Ticket place_;
   google::protobuf::Arena arena_;
   Clock::time_point started_;              // when the work was handed to the pool
-  std::atomic<int64_t> first_poll_ns_{0};  // when a worker first took it up, after started_
+  std::atomic<int64_t> first_poll_ns_{0};  // when a worker took it up, after started_
 };
 
 }  // namespace embedding

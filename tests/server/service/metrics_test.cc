@@ -120,6 +120,8 @@ TEST(MetricsTest, ShowsZerosBeforeTheFirstCall) {
   }
   EXPECT_EQ(Counter(metrics, "embedding_log_messages_total", {{"level", "error"}}), 0);
   EXPECT_EQ(Counter(metrics, "embedding_nn_fallback_queries_total"), 0);
+  EXPECT_EQ(Find(metrics, "embedding_nn_survivors", {}).histogram.sample_count, 0u);
+  EXPECT_EQ(Find(metrics, "embedding_nn_pass_queries", {}).histogram.sample_count, 0u);
 }
 
 TEST(MetricsTest, StatusCodesAreSpelledAsInGo) {
@@ -244,6 +246,9 @@ TEST(MetricsTest, CountsSearchesExpiredCallsAndLogLines) {
   Metrics metrics(SomeBuild());
   metrics.OnSearch(10000, 12, 1);
   metrics.OnSearch(10000, 11, 0);
+  for (const int64_t rows : {12, 0, 11}) metrics.OnSurvivors(rows);
+  metrics.OnPass(64);
+  metrics.OnPass(1);
   metrics.OnExpiredBeforeRun(Rpc::kNearestNeighbour);
   metrics.OnLogMessage("warning");
   metrics.OnLogMessage("shouting");
@@ -251,6 +256,14 @@ TEST(MetricsTest, CountsSearchesExpiredCallsAndLogLines) {
   EXPECT_EQ(Counter(metrics, "embedding_nn_rows_scanned_total"), 20000);
   EXPECT_EQ(Counter(metrics, "embedding_nn_rows_rescored_total"), 23);
   EXPECT_EQ(Counter(metrics, "embedding_nn_fallback_queries_total"), 1);
+  const auto survivors = Find(metrics, "embedding_nn_survivors", {}).histogram;
+  EXPECT_EQ(survivors.sample_count, 3u);
+  EXPECT_EQ(survivors.sample_sum, 23);
+  const auto passes = Find(metrics, "embedding_nn_pass_queries", {}).histogram;
+  EXPECT_EQ(passes.sample_count, 2u);
+  EXPECT_EQ(passes.sample_sum, 65);
+  EXPECT_EQ(passes.bucket.front().cumulative_count, 1u);
+  EXPECT_EQ(passes.bucket.back().cumulative_count, 2u);
   EXPECT_EQ(Counter(metrics, "embedding_expired_before_run_total", {{"grpc_method", "NearestNeighbour"}}), 1);
   EXPECT_EQ(Counter(metrics, "embedding_log_messages_total", {{"level", "warning"}}), 1);
   EXPECT_EQ(FindFamily(metrics, "embedding_log_messages_total").metric.size(), 6u);
