@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 BUILD_PACKAGES=(
   g++ cmake ninja-build git
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev grpc-proto libabsl-dev
-  libhwy-dev libsimdjson-dev libxxhash-dev libspdlog-dev libcli11-dev libcivetweb-dev prometheus-cpp-dev libjemalloc-dev
+  libhwy-dev libhnswlib-dev libsimdjson-dev libxxhash-dev libspdlog-dev libcli11-dev libcivetweb-dev prometheus-cpp-dev libjemalloc-dev
   libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(python3 python3-numpy python3-grpcio python3-protobuf python3-venv curl jq prometheus)
 IMAGE_PACKAGES=(buildah debootstrap)

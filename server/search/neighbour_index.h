@@ -25,6 +25,9 @@ struct NeighbourQuery {
   std::vector<std::vector<int64_t>> excluded_rows = {};
   RowFilter filter = {};                          // its lists outlive the call
   std::optional<float> threshold = std::nullopt;  // finite: only rows at least this close (metric.h: Reaches)
+  // Unset: exact neighbours. Else an approximate search may answer, which keeps so many (>= 1) candidates, or k if that
+  // is more; an index that has no such search answers exactly.
+  std::optional<int64_t> effort = std::nullopt;
 };
 
 // What a search did, for metrics.
@@ -42,10 +45,21 @@ struct SearchStats {
 
 struct NeighbourResult {
   WorkOutcome outcome = WorkOutcome::kComplete;
+  bool exact = true;  // for certain, every query's
   // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long: eligible is what the
   // filter, the query's exclusions and the threshold let through. Result i belongs to query i.
   std::vector<std::vector<Neighbour>> neighbours;
   SearchStats stats;
+};
+
+// Of an index that has a graph for approximate searches.
+struct GraphFacts {
+  Metric metric = Metric::kCosine;  // the one that the graph is for: searches by others are exact
+  int m = 0;
+  int ef_construction = 0;
+  int64_t size_bytes = 0;
+  double seconds = 0;  // that building or reading it took
+  bool from_file = false;
 };
 
 // Immutable once built, so all methods may be called concurrently.
@@ -60,6 +74,9 @@ class NeighbourIndex {
 
   // Bytes of the rows' codes; 0 without codes.
   virtual int64_t code_bytes() const { return 0; }
+
+  // Null without a graph: every search is exact.
+  virtual const GraphFacts* graph() const { return nullptr; }
 };
 
 }  // namespace embedding

@@ -1,0 +1,61 @@
+#include "server/search/hnsw_index.h"
+
+#include <chrono>
+#include <utility>
+
+#include "server/search/hnsw_search.h"
+
+namespace embedding {
+namespace {
+
+class HnswIndex final : public NeighbourIndex {
+ public:
+  HnswIndex(const EmbeddingTable& table, std::unique_ptr<NeighbourIndex> exact, HnswOutsiders outsiders,
+            HnswGraph graph, GraphFacts facts)
+      : table_(table),
+        exact_(std::move(exact)),
+        outsiders_(std::move(outsiders)),
+        graph_(std::move(graph)),
+        facts_(facts),
+        walks_(table_, graph_, outsiders_) {}
+
+  void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+             std::function<void(NeighbourResult)> done) const override {
+    if (!query.effort.has_value() || query.metric != facts_.metric || graph_.entry() < 0 || query.queries.empty()) {
+      query.effort = std::nullopt;
+      return exact_->Start(std::move(query), pool, std::move(stop), std::move(done));
+    }
+    HnswSearch::Start({table_, graph_, outsiders_, *exact_, walks_}, std::move(query), pool, std::move(stop),
+                      std::move(done));
+  }
+
+  int64_t code_bytes() const override { return exact_->code_bytes(); }
+  const GraphFacts* graph() const override { return &facts_; }
+
+ private:
+  const EmbeddingTable& table_;
+  const std::unique_ptr<NeighbourIndex> exact_;
+  const HnswOutsiders outsiders_;
+  const HnswGraph graph_;
+  const GraphFacts facts_;
+  mutable WalkStore walks_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildHnswIndex(const EmbeddingTable& table,
+                                                               std::unique_ptr<NeighbourIndex> exact,
+                                                               const HnswParameters& parameters, WorkerPool& pool,
+                                                               const StopPredicate& stop,
+                                                               const HnswProgress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, parameters.metric, pool, stop);
+  if (!outsiders.ok()) return outsiders.status();
+  absl::StatusOr<HnswGraph> graph = BuildHnswGraph(table, *outsiders, parameters, pool, stop, progress);
+  if (!graph.ok()) return graph.status();
+  GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
+  facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return std::make_unique<HnswIndex>(table, std::move(exact), *std::move(outsiders), *std::move(graph), facts);
+}
+
+}  // namespace embedding

@@ -1,0 +1,199 @@
+#include "server/search/hnsw_search.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/search/top_k.h"
+
+namespace embedding {
+
+std::unique_ptr<HnswWalk> WalkStore::Take() {
+  {
+    MutexLock lock(&mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<HnswWalk> walk = std::move(idle_.back());
+      idle_.pop_back();
+      return walk;
+    }
+  }
+  return std::make_unique<HnswWalk>(table_, graph_, outsiders_.inverse_norms);
+}
+
+void WalkStore::Return(std::unique_ptr<HnswWalk> walk) {
+  MutexLock lock(&mutex_);
+  idle_.push_back(std::move(walk));
+}
+
+void HnswSearch::Start(const Rows& rows, NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+                       std::function<void(NeighbourResult)> done) {
+  auto search = std::make_shared<HnswSearch>(rows, std::move(query), pool, std::move(stop), std::move(done));
+  pool.Submit(
+      1, [](int) {}, [search] { search->Begin(); });
+}
+
+HnswSearch::HnswSearch(const Rows& rows, NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
+                       std::function<void(NeighbourResult)> done)
+    : rows_(rows), query_(std::move(query)), pool_(pool), stop_(std::move(stop)), done_(std::move(done)) {
+  query_.effort = std::max(*query_.effort, query_.k);
+  result_.neighbours.resize(query_.queries.size());
+  result_.stats.survivors.resize(query_.queries.size());
+  is_exact_.resize(query_.queries.size());
+}
+
+void HnswSearch::Begin() {
+  result_.stats.waited = std::chrono::steady_clock::now() - arrived_;
+  if (stop_.ShouldStop()) return Finish();
+  eligible_.emplace(query_.filter, rows_.table.num_rows());
+  k_ = std::min(query_.k, eligible_->count());
+  for (std::vector<int64_t>& rows : query_.excluded_rows) std::sort(rows.begin(), rows.end());
+  if (eligible_->list() != nullptr || ScanIsNoMoreWork()) {
+    std::fill(is_exact_.begin(), is_exact_.end(), uint8_t{1});
+    return AskExactSearch();
+  }
+  const auto num_queries = static_cast<int64_t>(query_.queries.size());
+  counter_.emplace(num_queries, 1);
+  const int64_t steps = *query_.effort * rows_.graph.parameters().m;
+  const int num_lanes = static_cast<int>(
+      std::min<int64_t>(num_queries, LanesFor(num_queries * steps * rows_.table.dim(), pool_.num_threads())));
+  if (num_lanes == 1) {
+    WalkQueries();
+    return AskExactSearch();
+  }
+  pool_.Submit(
+      num_lanes, [self = shared_from_this()](int) { self->WalkQueries(); },
+      [self = shared_from_this()] { self->AskExactSearch(); });
+}
+
+bool HnswSearch::ScanIsNoMoreWork() const {
+  if (eligible_->count() == 0) return true;
+  // Some 2 m rows are new at each of the steps, of which there are as many more as the filter keeps fewer rows.
+  const double share = static_cast<double>(eligible_->count()) / static_cast<double>(rows_.table.num_rows());
+  const double walked = static_cast<double>(*query_.effort) * 2 * rows_.graph.parameters().m / share;
+  return walked > static_cast<double>(rows_.table.num_rows());
+}
+
+void HnswSearch::WalkQueries() {
+  std::unique_ptr<HnswWalk> walk = rows_.walks.Take();
+  const int64_t scored_before = walk->rows_scored();
+  int64_t begin;
+  int64_t end;
+  while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
+    const auto query = static_cast<size_t>(begin);
+    is_exact_[query] = WalkOne(query, *walk) ? 0 : 1;
+  }
+  rows_scanned_.fetch_add(walk->rows_scored() - scored_before, std::memory_order_relaxed);
+  rows_.walks.Return(std::move(walk));
+}
+
+bool HnswSearch::MayFind(size_t query, int64_t row) const {
+  if (row < eligible_->begin() || row >= eligible_->end() || !eligible_->Contains(row)) return false;
+  if (query_.excluded_rows.empty()) return true;
+  const std::vector<int64_t>& excluded = query_.excluded_rows[query];
+  return !std::binary_search(excluded.begin(), excluded.end(), row);
+}
+
+bool HnswSearch::MayKeep(size_t query, uint32_t row) const {
+  if (MayFind(query, row)) return true;
+  const auto& twins = rows_.outsiders.twins;
+  for (auto it = std::lower_bound(twins.begin(), twins.end(), std::pair(row, uint32_t{0}));
+       it != twins.end() && it->first == row; ++it) {
+    if (MayFind(query, it->second)) return true;
+  }
+  return false;
+}
+
+std::vector<int64_t> HnswSearch::Candidates(size_t query, const std::vector<HnswWalk::Found>& found) const {
+  std::vector<int64_t> ids;
+  const auto& twins = rows_.outsiders.twins;
+  for (const auto& [closeness, row] : found) {
+    if (MayFind(query, row)) ids.push_back(row);
+    if (twins.empty()) continue;
+    // Twins tie: the lower ids come first, and no more than k can matter.
+    int64_t left = k_;
+    for (auto it = std::lower_bound(twins.begin(), twins.end(), std::pair(row, uint32_t{0}));
+         left > 0 && it != twins.end() && it->first == row; ++it) {
+      if (!MayFind(query, it->second)) continue;
+      ids.push_back(it->second);
+      --left;
+    }
+  }
+  int64_t left = k_;  // zeros tie as well
+  for (auto it = rows_.outsiders.zeros.begin(); left > 0 && it != rows_.outsiders.zeros.end(); ++it) {
+    if (!MayFind(query, *it)) continue;
+    ids.push_back(*it);
+    --left;
+  }
+  for (const int64_t row : rows_.outsiders.unjudged) {
+    if (MayFind(query, row)) ids.push_back(row);
+  }
+  return ids;
+}
+
+bool HnswSearch::WalkOne(size_t query, HnswWalk& walk) {
+  const EmbeddingTable& table = rows_.table;
+  const WalkQuery walk_query(query_.metric, query_.queries[query], table.dim());
+  if (!walk_query.usable()) return false;
+  const auto& found = walk.Run(
+      walk_query, static_cast<size_t>(*query_.effort), [&](uint32_t row) { return MayKeep(query, row); }, stop_);
+  if (stop_.stopped()) return true;
+  const std::vector<int64_t> ids = Candidates(query, found);
+  if (static_cast<int64_t>(ids.size()) < k_) return false;
+
+  std::vector<const void*> addresses;
+  for (const int64_t id : ids) addresses.push_back(table.row(id));
+  std::vector<float> scores(ids.size());
+  CanonicalQuery(query_.metric, query_.queries[query], table.dim())
+      .Score(ElementTypeOf(table.dtype()), addresses.data(), ids.size(), nullptr, scores.data());
+  TopK best(query_.metric, static_cast<size_t>(k_));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (query_.threshold && !Reaches(query_.metric, scores[i], *query_.threshold)) continue;
+    best.Add({ids[i], scores[i]});
+  }
+  result_.neighbours[query] = best.TakeSorted();
+  result_.stats.survivors[query] = static_cast<int64_t>(ids.size());
+  return true;
+}
+
+void HnswSearch::AskExactSearch() {
+  if (stop_.stopped()) return Finish();
+  std::vector<size_t> asked;
+  for (size_t i = 0; i < is_exact_.size(); ++i) {
+    if (is_exact_[i] != 0) asked.push_back(i);
+  }
+  result_.exact = asked.size() == is_exact_.size();
+  if (asked.empty()) return Finish();
+  NeighbourQuery query = query_;
+  query.effort = std::nullopt;
+  query.queries.clear();
+  query.excluded_rows.clear();
+  for (const size_t i : asked) {
+    query.queries.push_back(query_.queries[i]);
+    if (!query_.excluded_rows.empty()) query.excluded_rows.push_back(std::move(query_.excluded_rows[i]));
+  }
+  rows_.exact.Start(
+      std::move(query), pool_, [self = shared_from_this()] { return self->stop_.ShouldStop(); },
+      [self = shared_from_this(), asked = std::move(asked)](NeighbourResult found) {
+        SearchStats& stats = self->result_.stats;
+        for (size_t i = 0; i < asked.size(); ++i) {
+          self->result_.neighbours[asked[i]] = std::move(found.neighbours[i]);
+          stats.survivors[asked[i]] = found.stats.survivors[i];
+        }
+        stats.rows_scanned = found.stats.rows_scanned;
+        stats.blocks_scanned = found.stats.blocks_scanned;
+        stats.fallback_queries = found.stats.fallback_queries;
+        stats.pass_queries = std::move(found.stats.pass_queries);
+        self->Finish();
+      });
+}
+
+void HnswSearch::Finish() {
+  if (stop_.stopped()) {
+    result_.outcome = WorkOutcome::kStopped;
+    result_.neighbours.assign(query_.queries.size(), {});
+  }
+  result_.stats.rows_scanned += rows_scanned_.load(std::memory_order_relaxed);
+  for (const int64_t rows : result_.stats.survivors) result_.stats.rows_rescored += rows;
+  done_(std::move(result_));
+}
+
+}  // namespace embedding

@@ -1,0 +1,356 @@
+#include "server/search/hnsw_index.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "server/table/table_memory.h"
+#include "tests/server/search/search_testing.h"
+
+namespace embedding {
+namespace {
+
+using ::testing::IsEmpty;
+using testing::Search;
+using ::testing::SizeIs;
+using testing::TableOf;
+
+constexpr int64_t kRows = 20000;
+constexpr int64_t kDim = 24;
+#if defined(__SANITIZE_THREAD__)
+// hnswlib draws levels from one generator and reads its entry without a lock.
+constexpr int kBuildThreads = 1;
+#else
+constexpr int kBuildThreads = 2;
+#endif
+
+enum class Shape { kGaussian, kClustered };
+
+std::vector<float> Values(Shape shape, int64_t num_rows, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> centres(50 * kDim);
+  for (float& x : centres) x = 3 * normal(random);
+  std::vector<float> values;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const size_t centre = random() % 50 * kDim;
+    for (size_t j = 0; j < kDim; ++j) {
+      values.push_back(normal(random) + (shape == Shape::kClustered ? centres[centre + j] : 0));
+    }
+  }
+  return values;
+}
+
+std::unique_ptr<NeighbourIndex> IndexOf(const EmbeddingTable& table, Metric metric = Metric::kCosine) {
+  WorkerPool pool(kBuildThreads);
+  auto index = BuildHnswIndex(table, BuildExactIndex(table, pool), {metric, 16, 100}, pool);
+  EXPECT_TRUE(index.ok()) << index.status();
+  return *std::move(index);
+}
+
+std::vector<VectorView> Views(const std::vector<float>& vectors) {
+  std::vector<VectorView> views;
+  for (size_t at = 0; at < vectors.size(); at += kDim) views.push_back({&vectors[at], ElementType::kF32});
+  return views;
+}
+
+// One table and index for all that needs no other.
+struct Gaussian {
+  std::unique_ptr<EmbeddingTable> table = TableOf(Dtype::kF32, kDim, Values(Shape::kGaussian, kRows, 1));
+  std::unique_ptr<NeighbourIndex> index = IndexOf(*table);
+  std::vector<float> vectors = Values(Shape::kGaussian, 40, 2);
+  WorkerPool pool{2};
+
+  NeighbourQuery Query(int64_t k, int64_t effort) const {
+    NeighbourQuery query{Metric::kCosine, k, Views(vectors)};
+    query.effort = effort;
+    return query;
+  }
+};
+
+Gaussian& Shared() {
+  static auto& shared = *new Gaussian;
+  return shared;
+}
+
+double Recall(const NeighbourResult& found, const NeighbourResult& exact) {
+  size_t hits = 0;
+  size_t all = 0;
+  for (size_t q = 0; q < exact.neighbours.size(); ++q) {
+    std::set<int64_t> ids;
+    for (const Neighbour& neighbour : found.neighbours[q]) ids.insert(neighbour.id);
+    for (const Neighbour& neighbour : exact.neighbours[q]) hits += ids.count(neighbour.id);
+    all += exact.neighbours[q].size();
+  }
+  return static_cast<double>(hits) / static_cast<double>(all);
+}
+
+struct RecallCase {
+  const char* name;
+  Shape shape;
+  Dtype dtype;
+  Metric metric;
+  double at_16, at_64, at_256;  // at the least; measured values are well above
+};
+
+class HnswRecallTest : public ::testing::TestWithParam<RecallCase> {};
+
+TEST_P(HnswRecallTest, GrowsWithEffort) {
+  const RecallCase& test = GetParam();
+  const auto table = TableOf(test.dtype, kDim, Values(test.shape, kRows, 3));
+  const auto index = IndexOf(*table, test.metric);
+  const std::vector<float> vectors = Values(test.shape, 100, 4);
+  WorkerPool pool(2);
+  NeighbourQuery query{test.metric, 10, Views(vectors)};
+  const NeighbourResult exact = Search(*index, query, pool);
+  EXPECT_TRUE(exact.exact);
+  std::vector<double> recalls;
+  for (const int64_t effort : {16, 64, 256}) {
+    query.effort = effort;
+    const NeighbourResult found = Search(*index, query, pool);
+    EXPECT_FALSE(found.exact);
+    EXPECT_LT(found.stats.rows_scanned, kRows * 100 / 2);
+    recalls.push_back(Recall(found, exact));
+  }
+  RecordProperty("recalls", ::testing::PrintToString(recalls));
+  EXPECT_GE(recalls[0], test.at_16);
+  EXPECT_GE(recalls[1], test.at_64);
+  EXPECT_GE(recalls[2], test.at_256);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, HnswRecallTest,
+    ::testing::Values(
+        RecallCase{"GaussianCosine", Shape::kGaussian, Dtype::kF32, Metric::kCosine, 0.6, 0.9, 0.97},
+        RecallCase{"GaussianDot", Shape::kGaussian, Dtype::kF32, Metric::kDot, 0.6, 0.9, 0.97},
+        RecallCase{"GaussianEuclidean", Shape::kGaussian, Dtype::kF32, Metric::kEuclidean, 0.6, 0.9, 0.97},
+        RecallCase{"ClusteredCosine", Shape::kClustered, Dtype::kF32, Metric::kCosine, 0.4, 0.6, 0.85},
+        RecallCase{"ClusteredEuclidean", Shape::kClustered, Dtype::kF32, Metric::kEuclidean, 0.4, 0.6, 0.85},
+        RecallCase{"HalfPrecision", Shape::kGaussian, Dtype::kF16, Metric::kCosine, 0.6, 0.9, 0.97},
+        RecallCase{"Integers", Shape::kGaussian, Dtype::kI8, Metric::kEuclidean, 0.6, 0.9, 0.97}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(HnswIndexTest, ScoresAndOrderAreCanonicalToTheBit) {
+  Gaussian& shared = Shared();
+  const NeighbourResult found = Search(*shared.index, shared.Query(10, 64), shared.pool);
+  ASSERT_FALSE(found.exact);
+  for (size_t q = 0; q < found.neighbours.size(); ++q) {
+    const std::vector<Neighbour>& neighbours = found.neighbours[q];
+    ASSERT_THAT(neighbours, SizeIs(10));
+    for (size_t i = 0; i < neighbours.size(); ++i) {
+      const float want = CanonicalScore(Metric::kCosine, {&shared.vectors[q * kDim], ElementType::kF32},
+                                        {shared.table->row(neighbours[i].id), ElementType::kF32}, kDim);
+      EXPECT_EQ(std::memcmp(&want, &neighbours[i].score, sizeof(want)), 0);
+      EXPECT_TRUE(i == 0 || IsCloser(Metric::kCosine, neighbours[i - 1], neighbours[i]));
+    }
+  }
+}
+
+TEST(HnswIndexTest, SearchesWithoutEffortOrOfAnotherMetricAreExact) {
+  Gaussian& shared = Shared();
+  NeighbourQuery query = shared.Query(10, 64);
+  query.metric = Metric::kDot;
+  const NeighbourResult other = Search(*shared.index, query, shared.pool);
+  EXPECT_TRUE(other.exact);
+  const auto exact = BuildExactIndex(*shared.table, shared.pool);
+  EXPECT_EQ(other.neighbours, Search(*exact, query, shared.pool).neighbours);
+}
+
+TEST(HnswIndexTest, FilterExclusionsAndThresholdHold) {
+  Gaussian& shared = Shared();
+  NeighbourQuery query = shared.Query(10, 64);
+  std::vector<int64_t> denied;
+  for (int64_t id = 0; id < kRows; id += 3) denied.push_back(id);
+  query.filter = {std::nullopt, denied, 1000, 15000};
+  const NeighbourResult all = Search(*shared.index, query, shared.pool);
+  ASSERT_FALSE(all.exact);
+  query.excluded_rows.resize(query.queries.size());
+  for (size_t q = 0; q < query.queries.size(); ++q) {
+    ASSERT_THAT(all.neighbours[q], SizeIs(10));
+    query.excluded_rows[q] = {all.neighbours[q][0].id};
+  }
+  const float threshold = all.neighbours[0][4].score;
+  query.threshold = threshold;
+  const NeighbourResult found = Search(*shared.index, query, shared.pool);
+  ASSERT_FALSE(found.exact);
+  EXPECT_GE(found.neighbours[0].size(), 4u);
+  for (size_t q = 0; q < found.neighbours.size(); ++q) {
+    for (const Neighbour& neighbour : found.neighbours[q]) {
+      EXPECT_NE(neighbour.id % 3, 0);
+      EXPECT_GE(neighbour.id, 1000);
+      EXPECT_LT(neighbour.id, 15000);
+      EXPECT_NE(neighbour.id, query.excluded_rows[q][0]);
+      EXPECT_GE(neighbour.score, threshold);
+    }
+  }
+}
+
+TEST(HnswIndexTest, ExactSearchAnswersWhereTheWalkWouldCostMore) {
+  Gaussian& shared = Shared();
+  const auto exact = BuildExactIndex(*shared.table, shared.pool);
+  NeighbourQuery few = shared.Query(10, 64);
+  std::vector<int64_t> allowed(700);
+  std::iota(allowed.begin(), allowed.end(), 5000);
+  few.filter.allow = allowed;
+  NeighbourQuery nothing = shared.Query(10, 64);
+  nothing.filter.allow = std::span<const int64_t>();
+  NeighbourQuery all = shared.Query(kRows + 1, 1);
+  all.queries.resize(2);
+  // 2 m * 626 steps would come by 20,032 rows.
+  for (const NeighbourQuery& query : {few, nothing, all, shared.Query(10, 626)}) {
+    const NeighbourResult found = Search(*shared.index, query, shared.pool);
+    EXPECT_TRUE(found.exact);
+    EXPECT_EQ(found.neighbours, Search(*exact, query, shared.pool).neighbours);
+  }
+  EXPECT_FALSE(Search(*shared.index, shared.Query(10, 625), shared.pool).exact);
+}
+
+TEST(HnswIndexTest, QueryOfZerosIsAnsweredExactlyAmongOthers) {
+  Gaussian& shared = Shared();
+  std::vector<float> vectors = shared.vectors;
+  std::fill(vectors.begin() + kDim, vectors.begin() + 2 * kDim, 0.0f);
+  NeighbourQuery query = shared.Query(3, 64);
+  query.queries = Views(vectors);
+  query.excluded_rows.assign(query.queries.size(), {});
+  query.excluded_rows[1] = {1, 0};
+  const NeighbourResult found = Search(*shared.index, query, shared.pool);
+  EXPECT_FALSE(found.exact);
+  EXPECT_THAT(found.neighbours[1], ::testing::ElementsAre(Neighbour{2, 0}, Neighbour{3, 0}, Neighbour{4, 0}));
+  EXPECT_THAT(found.neighbours[0], SizeIs(3));
+}
+
+TEST(HnswIndexTest, OneRowAndOnlyZerosAreTables) {
+  WorkerPool pool(1);
+  const std::vector<float> one(kDim, 1.0f);
+  const std::vector<float> zeros(3 * kDim, 0.0f);
+  for (const Metric metric : {Metric::kCosine, Metric::kDot, Metric::kEuclidean}) {
+    for (const std::vector<float>& values : {one, zeros}) {
+      const auto table = TableOf(Dtype::kF32, kDim, values);
+      const auto index = IndexOf(*table, metric);
+      NeighbourQuery query{metric, 5, {{one.data(), ElementType::kF32}}};
+      const NeighbourResult exact = Search(*index, query, pool);
+      query.effort = 10;
+      EXPECT_EQ(Search(*index, query, pool).neighbours, exact.neighbours);
+      EXPECT_THAT(exact.neighbours[0], SizeIs(values.size() / kDim));
+    }
+  }
+}
+
+// Equal rows would link to nothing but each other; zeros too.
+TEST(HnswIndexTest, EqualRowsHideNeitherEachOtherNorTheRest) {
+  std::vector<float> values = Values(Shape::kGaussian, kRows, 5);
+  for (int64_t row = 0; row < kRows; row += 2) {
+    for (int64_t j = 0; j < kDim; ++j) {
+      values[static_cast<size_t>(row * kDim + j)] = row % 4 == 0 ? 0 : values[static_cast<size_t>(2 * kDim + j)];
+    }
+  }
+  const auto table = TableOf(Dtype::kF32, kDim, values);
+  const std::vector<float> vectors = Values(Shape::kGaussian, 50, 6);
+  WorkerPool pool(2);
+  for (const Metric metric : {Metric::kCosine, Metric::kEuclidean}) {
+    const auto index = IndexOf(*table, metric);
+    NeighbourQuery query{metric, 10, Views(vectors)};
+    query.queries.push_back({&values[2 * kDim], ElementType::kF32});
+    const NeighbourResult exact = Search(*index, query, pool);
+    query.effort = 128;
+    const NeighbourResult found = Search(*index, query, pool);
+    EXPECT_FALSE(found.exact);
+    EXPECT_GE(Recall(found, exact), 0.9);
+    EXPECT_EQ(found.neighbours.back(), exact.neighbours.back());  // the lowest ids of 5,000 that tie
+  }
+}
+
+// Every row has a negative cosine: rows of zeros and of lengths that float32 cannot judge are closer.
+TEST(HnswIndexTest, RowsOutsideOfTheGraphAreFound) {
+  std::vector<float> values = Values(Shape::kGaussian, kRows, 7);
+  for (size_t i = 0; i < values.size(); i += kDim) values[i] = -20;
+  for (const size_t row : {100u, 15000u}) std::fill_n(values.begin() + static_cast<int64_t>(row * kDim), kDim, 0.0f);
+  std::fill_n(values.begin() + 300 * kDim, kDim, 1e-30f);
+  const auto table = TableOf(Dtype::kF32, kDim, values);
+  const auto index = IndexOf(*table);
+  std::vector<float> vector(kDim, 0.0f);
+  vector[0] = 1;
+  WorkerPool pool(1);
+  NeighbourQuery query{Metric::kCosine, 4, {{vector.data(), ElementType::kF32}}};
+  const NeighbourResult exact = Search(*index, query, pool);
+  query.effort = 64;
+  const NeighbourResult found = Search(*index, query, pool);
+  EXPECT_FALSE(found.exact);
+  ASSERT_THAT(found.neighbours[0], SizeIs(4));
+  EXPECT_EQ(found.neighbours[0][0].id, 300);
+  EXPECT_EQ(found.neighbours[0][1], (Neighbour{100, 0}));
+  EXPECT_EQ(found.neighbours[0][2], (Neighbour{15000, 0}));
+  EXPECT_EQ(exact.neighbours[0][0], found.neighbours[0][0]);
+}
+
+TEST(HnswIndexTest, SearchesAtTheSameTimeAnswerAsAlone) {
+  Gaussian& shared = Shared();
+  const auto alone = Search(*shared.index, shared.Query(10, 50), shared.pool).neighbours;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) {
+        EXPECT_EQ(Search(*shared.index, shared.Query(10, 50), shared.pool).neighbours, alone);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(HnswIndexTest, StoppedSearchSaysSo) {
+  Gaussian& shared = Shared();
+  std::atomic<int> polls{0};
+  const NeighbourResult found =
+      Search(*shared.index, shared.Query(10, 64), shared.pool, [&polls] { return ++polls > 100; });
+  EXPECT_EQ(found.outcome, WorkOutcome::kStopped);
+  EXPECT_THAT(found.neighbours[0], IsEmpty());
+  EXPECT_LT(polls, 200);
+}
+
+TEST(HnswIndexTest, BuildTellsProgressAndStopsInTheMiddle) {
+  Gaussian& shared = Shared();
+  WorkerPool pool(kBuildThreads);
+  std::atomic<bool> stop{false};
+  int64_t told = 0;
+  const auto progress = [&](int64_t done, int64_t all) {
+    EXPECT_EQ(all, kRows);
+    EXPECT_GT(done, told);
+    told = done;
+    if (done > kRows / 4) stop = true;
+  };
+  const auto outsiders = FindOutsiders(*shared.table, Metric::kCosine, pool);
+  ASSERT_TRUE(outsiders.ok());
+  const int64_t used = TableMemoryUsed();
+  const auto graph = BuildHnswGraph(
+      *shared.table, *outsiders, {Metric::kCosine, 16, 100}, pool, [&] { return stop.load(); }, progress);
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_GT(told, kRows / 4);
+  EXPECT_LT(told, kRows / 2);
+  EXPECT_EQ(TableMemoryUsed(), used);
+}
+
+TEST(HnswIndexTest, GraphCountsAgainstTheMemoryOfTables) {
+  Gaussian& shared = Shared();
+  WorkerPool pool(kBuildThreads);
+  const int64_t bytes = shared.index->graph()->size_bytes;
+  EXPECT_GT(bytes, kRows * 33 * 4);
+  const auto outsiders = FindOutsiders(*shared.table, Metric::kCosine, pool);
+  ASSERT_TRUE(outsiders.ok());
+  // The graph itself would fit, what its building takes beside it would not.
+  SetTableMemoryLimit(TableMemoryUsed() + bytes);
+  const auto graph = BuildHnswGraph(*shared.table, *outsiders, {Metric::kCosine, 16, 100}, pool);
+  SetTableMemoryLimit(0);
+  EXPECT_TRUE(OverBudgetOf(graph.status()).has_value()) << graph.status();
+}
+
+}  // namespace
+}  // namespace embedding
