@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 
 namespace embedding::loadtest {
@@ -37,7 +38,7 @@ std::string Duration(double ns) {
 }
 
 std::string Rate(double per_second) {
-  return per_second < 1000 ? Format("%.1f", per_second) : Grouped(static_cast<int64_t>(per_second + 0.5));
+  return per_second < 1000 ? Format("%.1f", per_second) : Grouped(std::llround(per_second));
 }
 
 // "64 rows", "1 query".

@@ -31,7 +31,7 @@ class NeighbourCall final : public SearchCall {
     if (fields_.keys && table().vocabulary() == nullptr) return NoKeys(table());
     if (absl::Status status = queries_.CheckWidth(table()); !status.ok()) return status;
     if (absl::Status status = CheckAnswer(); !status.ok()) return status;
-    const absl::Status status = queries_.Resolve(table(), request_.missing());
+    absl::Status status = queries_.Resolve(table(), request_.missing());
     CountRows(status, queries_.num_vectors(), queries_.num_missing());
     if (!status.ok()) return status;
     const uint64_t bytes = AnswerBound(queries_.count(), request_.k());

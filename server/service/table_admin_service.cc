@@ -33,7 +33,7 @@ void HandleLoad(const ServiceContext& context, TableManager& manager, const Call
   // A map has no order of its own; which option is named first in an error should not depend on the hash.
   std::sort(order.options.begin(), order.options.end());
   manager.Load(
-      std::move(order), [call] { return call->stopped(); },
+      order, [call] { return call->stopped(); },
       [context, call](const absl::StatusOr<TableRecord>& record) {
         Answer<v1::LoadTableResponse>(context, record, call);
       });

@@ -162,7 +162,7 @@ absl::StatusOr<TableManager::Origin> TableManager::OriginOf(const Order& order) 
   return origin;
 }
 
-void TableManager::Load(Order order, std::function<bool()> abandoned, Done done) {
+void TableManager::Load(const Order& order, std::function<bool()> abandoned, Done done) {
   absl::StatusOr<Origin> origin;
   {
     MutexLock lock(&mutex_);

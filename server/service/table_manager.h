@@ -70,7 +70,7 @@ class TableManager {
   // - FAILED_PRECONDITION (BAD_FILE, DIM_CHANGED, OVER_BUDGET, RELOAD_IN_PROGRESS): the old version goes on serving;
   // - UNAVAILABLE (LOADING before Open, SHUTTING_DOWN after Stop); CANCELLED: abandoned.
   // Messages name files as the caller does.
-  void Load(Order order, std::function<bool()> abandoned, Done done);
+  void Load(const Order& order, std::function<bool()> abandoned, Done done);
 
   // Orders every table from its own path again. What becomes of each is logged.
   void ReloadAll();

@@ -40,7 +40,7 @@ inline std::string BytesOf(const grpc::ByteBuffer& body) {
 
 class FakeCall final : public Call {
  public:
-  explicit FakeCall(grpc::ByteBuffer body) : request_(std::move(body)) {}
+  explicit FakeCall(const grpc::ByteBuffer& body) : request_(body) {}
 
   // The call is stopped from the poll after this many on.
   void StopAfterPolls(int64_t polls) { polls_left_ = polls; }
@@ -57,7 +57,7 @@ class FakeCall final : public Call {
     ++polls_;
     return polls_left_.fetch_sub(1) <= 0;
   }
-  void Reply(grpc::ByteBuffer body) override { End(absl::OkStatus(), std::move(body)); }
+  void Reply(grpc::ByteBuffer body) override { End(absl::OkStatus(), body); }
   void Fail(const absl::Status& status) override {
     if (status.ok()) std::abort();
     End(status, grpc::ByteBuffer());

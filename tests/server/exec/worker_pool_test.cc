@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -104,6 +107,22 @@ TEST(WorkerPoolTest, LanesRunOnWorkersAlone) {
   });
   EXPECT_LE(threads.size(), 2u);
   EXPECT_EQ(threads.count(std::this_thread::get_id()), 0u);
+}
+
+TEST(WorkerPoolTest, BackgroundThreadsLeaveTheCpuToOthers) {
+  WorkerPool background(1, WorkerPool::Priority::kBackground);
+  background.RunAndWait(1, [](int) {
+    EXPECT_GE(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), 10);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_BATCH);
+  });
+  // The creator stays what it was, and so do its other workers.
+  const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  WorkerPool normal(1);
+  normal.RunAndWait(1, [nice](int) {
+    EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), nice);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  });
 }
 
 }  // namespace

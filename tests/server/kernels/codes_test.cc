@@ -37,7 +37,7 @@ void ExpectExactDots(std::mt19937_64& random, int most) {
         std::vector<T> queries(num_queries * stride, 0);
         for (size_t q = 0; q < num_queries; ++q) {
           for (size_t j = 0; j < dim; ++j) {
-            const auto size = static_cast<uint64_t>(2 * most + 1);
+            const auto size = 2 * static_cast<uint64_t>(most) + 1;
             queries[q * stride + j] = static_cast<T>(static_cast<int>(random() % size) - most);
           }
         }

@@ -173,6 +173,7 @@ TEST(CandidateReservoirTest, KeepsEveryRowThatMayBelongToTheBest) {
     first.Merge(second);
     first.Shrink();
     std::vector<float> lowers;
+    lowers.reserve(all.size());
     for (const Candidate& candidate : all) lowers.push_back(candidate.lower);
     std::sort(lowers.rbegin(), lowers.rend());
     EXPECT_EQ(first.tau(), lowers[k - 1]);

@@ -56,6 +56,7 @@ VectorView View(const std::vector<float>& vector) { return {vector.data(), Eleme
 
 std::vector<std::pair<int64_t, float>> Pairs(const std::vector<Neighbour>& neighbours) {
   std::vector<std::pair<int64_t, float>> pairs;
+  pairs.reserve(neighbours.size());
   for (const Neighbour& neighbour : neighbours) pairs.emplace_back(neighbour.id, neighbour.score);
   return pairs;
 }
@@ -331,7 +332,7 @@ TEST(ExactIndexTest, RowsThatThePassCannotJudgeAreStillFound) {
   std::mt19937_64 random(2);
   std::vector<float> values = RandomRows(VectorKind::kGaussian, 5000, 16, random);
   // Row 4000 points where the query does, far too long for float32 squares.
-  for (int64_t j = 0; j < 16; ++j) values[static_cast<size_t>(4000 * 16 + j)] = 1e30f;
+  for (size_t j = 0; j < 16; ++j) values[size_t{4000} * 16 + j] = 1e30f;
   const auto table = TableOf(Dtype::kF32, 16, values);
   EXPECT_THAT(ComputeRowNorms(*table, pool).unjudged, ElementsAre(4000));
   const auto index = BuildExactIndex(*table, pool);
@@ -355,7 +356,7 @@ TEST(ExactIndexTest, ZeroQueryGivesLowestIds) {
 
 TEST(ExactIndexTest, NonFiniteRowsAreNeverReturned) {
   WorkerPool pool(2);
-  std::vector<float> values(64 * 4, 1.0f);
+  std::vector<float> values(size_t{64} * 4, 1.0f);
   values[4] = INFINITY;
   values[8] = NAN;
   const auto table = TableOf(Dtype::kF32, 4, values);

@@ -224,7 +224,7 @@ TEST_F(LookupStreamTest, AReaderWhoNeverReadsHoldsLittleAndStallsNobody) {
     held = std::max(held, services_.admission.in_flight_bytes());
   }
   // 1 MiB that waits, one answer more, what the library holds of the one being written, and the small ones.
-  EXPECT_LT(held, static_cast<int64_t>((1 << 20) + 4 * kAnswerRows * kWideRowBytes));
+  EXPECT_LT(held, static_cast<int64_t>((1 << 20) + kWideRowBytes * 4 * kAnswerRows));
   EXPECT_LT(Items("OK"), 300 + kRequests);
   busy->WritesDone();
   EXPECT_TRUE(busy->Finish().ok());

@@ -75,8 +75,8 @@ class Services {
   }
 
   // Starts a call; path: the method's last part.
-  std::shared_ptr<FakeCall> Start(const std::string& method, grpc::ByteBuffer body) {
-    auto call = std::make_shared<FakeCall>(std::move(body));
+  std::shared_ptr<FakeCall> Start(const std::string& method, const grpc::ByteBuffer& body) {
+    auto call = std::make_shared<FakeCall>(body);
     methods.at(method).handle(call);
     return call;
   }
@@ -88,7 +88,7 @@ class Services {
 
   absl::Status CallBytes(const std::string& method, const std::string& bytes, google::protobuf::Message* response) {
     const auto call = Start(method, BodyOf(bytes));
-    const absl::Status status = call->status();
+    absl::Status status = call->status();
     if (status.ok()) {
       EXPECT_TRUE(response->ParseFromString(BytesOf(call->TakeReply())));
     }
@@ -108,6 +108,7 @@ class Services {
  private:
   static std::vector<std::string> Names(const std::vector<std::unique_ptr<EmbeddingTable>>& tables) {
     std::vector<std::string> names;
+    names.reserve(tables.size());
     for (const auto& table : tables) names.push_back(table->name());
     return names;
   }
