@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/service/request_errors.h"
-#include "server/service/wire_reader.h"
 
 namespace embedding {
 namespace {
@@ -40,34 +38,28 @@ absl::Status CheckWeights(const Weights& weights, int64_t count, absl::string_vi
   return absl::OkStatus();
 }
 
-// Calls visit(sub) for each sub-message of these numbers.
-template <typename Visit>
-void ForEachMessage(absl::string_view message, std::initializer_list<int> numbers, Visit visit) {
-  constexpr int kDepth = 64;  // of groups that are skipped; deeper ones are for the parser to refuse
-  WalkFields(message, kDepth, [&](uint32_t tag, WireReader& reader) {
-    for (const int number : numbers) {
-      if (tag != BytesTag(static_cast<uint32_t>(number))) continue;
-      absl::string_view sub;
-      if (!reader.ReadBytes(&sub)) return Field::kMalformed;
-      visit(sub);
-      return Field::kKnown;
-    }
-    return Field::kUnknown;
-  });
+absl::Status CheckNumExamples(int64_t num_examples, const RequestLimits& limits) {
+  if (num_examples <= limits.max_ids) return absl::OkStatus();
+  return LimitExceeded("examples", absl::StrCat("examples has ", num_examples, " vectors in all"), limits.max_ids,
+                       "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
 }
 
 }  // namespace
 
-absl::Status CheckExampleCounts(absl::string_view body, const RequestLimits& limits) {
-  int64_t num_queries = 0;
+absl::Status CheckExampleCounts(const FieldCounts& counts, const RequestLimits& limits) {
+  const int64_t num_queries = counts.Of("examples.queries");
   int64_t num_sets = 0;
-  ForEachMessage(body, {v1::NearestNeighbourRequest::kExamplesFieldNumber}, [&](absl::string_view examples) {
-    ForEachMessage(examples, {v1::ExampleQueries::kQueriesFieldNumber}, [&](absl::string_view query) {
-      ++num_queries;
-      ForEachMessage(query, {v1::ExampleQuery::kPositiveFieldNumber, v1::ExampleQuery::kNegativeFieldNumber},
-                     [&](absl::string_view) { ++num_sets; });
-    });
-  });
+  int64_t num_named = 0;  // rows
+  int64_t rank = 0;       // dimensions of all shapes together
+  for (const absl::string_view sets : {"examples.queries.positive", "examples.queries.negative"}) {
+    num_sets += counts.Of(sets);
+    for (const absl::string_view list : {".rows.ids", ".rows.keys"}) {
+      num_named += counts.Of(absl::StrCat(sets, list, ".values"));
+    }
+    for (const absl::string_view list : {".rows.ids", ".rows.keys", ".rows.id_tensor", ".vectors"}) {
+      rank += counts.Of(absl::StrCat(sets, list, ".shape"));
+    }
+  }
   if (num_queries > limits.max_queries) {
     return LimitExceeded("examples.queries", absl::StrCat("examples has ", num_queries, " queries"), limits.max_queries,
                          "--max-queries", absl::StrCat("the largest batch that fits is ", limits.max_queries));
@@ -75,6 +67,11 @@ absl::Status CheckExampleCounts(absl::string_view body, const RequestLimits& lim
   if (num_sets > limits.max_ids) {
     return LimitExceeded("examples", absl::StrCat("examples has ", num_sets, " sets of vectors"), limits.max_ids,
                          "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
+  }
+  if (absl::Status status = CheckNumExamples(num_named, limits); !status.ok()) return status;
+  if (rank > kMaxRank * num_sets) {
+    return InvalidField("examples", absl::StrCat("the shapes in examples have ", rank, " dimensions together, ",
+                                                 num_sets, " sets of vectors have at most ", kMaxRank, " each"));
   }
   return absl::OkStatus();
 }
@@ -85,11 +82,7 @@ absl::Status ExampleQueries::Check(const v1::ExampleQueries& queries, const Requ
     Query* const query = &queries_[static_cast<size_t>(i)];
     if (absl::Status status = CheckQuery(queries.queries(i), limits, i, query); !status.ok()) return status;
   }
-  if (num_examples_ > limits.max_ids) {
-    return LimitExceeded("examples", absl::StrCat("examples has ", num_examples_, " vectors in all"), limits.max_ids,
-                         "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
-  }
-  return absl::OkStatus();
+  return CheckNumExamples(num_examples_, limits);
 }
 
 absl::Status ExampleQueries::CheckQuery(const v1::ExampleQuery& message, const RequestLimits& limits, int64_t index,

@@ -14,10 +14,10 @@
 
 namespace embedding {
 
-// Counts queries and their sets in the body of a NearestNeighbourRequest before a message is made for each, for which
-// two bytes of a request are enough. INVALID_ARGUMENT (LIMIT_EXCEEDED: more queries than max_queries, more sets than
-// max_ids). What does not parse passes: the parser will say so.
-absl::Status CheckExampleCounts(absl::string_view body, const RequestLimits& limits);
+// Queries, sets and the rows they name in a NearestNeighbourRequest, before a message is made for each.
+// INVALID_ARGUMENT (LIMIT_EXCEEDED: more queries than max_queries, more sets or rows than max_ids; INVALID_FIELD:
+// shapes beyond measure).
+absl::Status CheckExampleCounts(const FieldCounts& counts, const RequestLimits& limits);
 
 // As gensim's most_similar: rows named become unit vectors, vectors of the caller's are taken as they are; positives
 // are added, negatives subtracted, each times its weight; the sum over the sum of weights is the query, in double.

@@ -10,13 +10,23 @@
 namespace embedding {
 namespace {
 
-// name: "filter.allow" or "filter.deny".
+absl::Status CheckNumIds(int64_t num_ids, const RequestLimits& limits) {
+  if (num_ids <= limits.max_filter_ids) return absl::OkStatus();
+  return LimitExceeded("filter", absl::StrCat("filter has ", num_ids, " ids"), limits.max_filter_ids,
+                       "--max-filter-ids",
+                       absl::StrCat("the largest lists that fit hold ", limits.max_filter_ids, " ids together"));
+}
+
+// name: "filter.allow" or "filter.deny", as below.
+absl::Status CheckRank(int64_t rank, absl::string_view name) {
+  if (rank <= 1) return absl::OkStatus();
+  const std::string path = absl::StrCat(name, ".shape");
+  return InvalidField(path, absl::StrCat(path, " has ", rank, " dimensions, must have 1: only Lookup takes more"));
+}
+
 absl::Status CheckList(const v1::IdList& list, absl::string_view name) {
   const std::string path = absl::StrCat(name, ".shape");
-  if (list.shape_size() > 1) {
-    return InvalidField(
-        path, absl::StrCat(path, " has ", list.shape_size(), " dimensions, must have 1: only Lookup takes more"));
-  }
+  if (absl::Status status = CheckRank(list.shape_size(), name); !status.ok()) return status;
   if (list.shape_size() == 1 && list.shape(0) != list.values_size()) {
     return InvalidField(
         path, absl::StrCat(path, " is [", list.shape(0), "], ", name, " has ", list.values_size(), " entries"));
@@ -45,12 +55,8 @@ absl::Status CheckRange(const v1::Filter& filter) {
 absl::Status TakeFilter(const v1::NearestNeighbourRequest& request, const RequestLimits& limits,
                         NeighbourQuery* query) {
   const v1::Filter& filter = request.filter();
-  const int64_t num_ids = int64_t{filter.allow().values_size()} + filter.deny().values_size();
-  if (num_ids > limits.max_filter_ids) {
-    return LimitExceeded("filter", absl::StrCat("filter has ", num_ids, " ids"), limits.max_filter_ids,
-                         "--max-filter-ids",
-                         absl::StrCat("the largest lists that fit hold ", limits.max_filter_ids, " ids together"));
-  }
+  absl::Status counted = CheckNumIds(int64_t{filter.allow().values_size()} + filter.deny().values_size(), limits);
+  if (!counted.ok()) return counted;
   if (absl::Status status = CheckList(filter.allow(), "filter.allow"); !status.ok()) return status;
   if (absl::Status status = CheckList(filter.deny(), "filter.deny"); !status.ok()) return status;
   if (absl::Status status = CheckRange(filter); !status.ok()) return status;
@@ -69,6 +75,15 @@ absl::Status TakeFilter(const v1::NearestNeighbourRequest& request, const Reques
                                                         ", must be finite"));
   }
   query->threshold = threshold;
+  return absl::OkStatus();
+}
+
+absl::Status CheckFilterCounts(const FieldCounts& counts, const RequestLimits& limits) {
+  absl::Status status = CheckNumIds(counts.Of("filter.allow.values") + counts.Of("filter.deny.values"), limits);
+  if (!status.ok()) return status;
+  for (const absl::string_view name : {"filter.allow", "filter.deny"}) {
+    if (status = CheckRank(counts.Of(absl::StrCat(name, ".shape")), name); !status.ok()) return status;
+  }
   return absl::OkStatus();
 }
 

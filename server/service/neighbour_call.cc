@@ -24,7 +24,7 @@ class NeighbourCall final : public SearchCall {
 
  private:
   absl::Status Prepare() override {
-    if (absl::Status status = Parse(&request_, CheckExampleCounts); !status.ok()) return status;
+    if (absl::Status status = Parse(&request_, CheckCounts); !status.ok()) return status;
     if (absl::Status status = CheckRequest(); !status.ok()) return status;
     if (absl::Status status = Acquire(request_.table(), request_.metric()); !status.ok()) return status;
     fields_ = {request_.return_keys(), request_.return_vectors(), request_.encoding() == v1::ENCODING_FLOATS};
@@ -41,6 +41,13 @@ class NeighbourCall final : public SearchCall {
     if (!ticket.ok()) return ticket.status();
     ticket_ = *std::move(ticket);
     return absl::OkStatus();
+  }
+
+  // Before the parser takes memory for it all.
+  static absl::Status CheckCounts(const FieldCounts& counts, const RequestLimits& limits) {
+    absl::Status status = CheckOperandCounts(counts, "targets.", limits, "targets.");
+    if (status.ok()) status = CheckExampleCounts(counts, limits);
+    return status.ok() ? CheckFilterCounts(counts, limits) : status;
   }
 
   // What is wrong whatever the table.

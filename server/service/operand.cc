@@ -41,6 +41,16 @@ std::string Complaint(double value) {
 
 }  // namespace
 
+absl::Status CheckOperandCounts(const FieldCounts& counts, absl::string_view at, const RequestLimits& limits,
+                                absl::string_view prefix) {
+  absl::Status status = CheckRowCounts(counts, absl::StrCat(at, "rows."), false, limits, prefix);
+  if (!status.ok()) return status;
+  const int64_t rank = counts.Of(absl::StrCat(at, "vectors.shape"));
+  if (rank <= kMaxRank) return absl::OkStatus();
+  const std::string path = absl::StrCat(prefix, "vectors.shape");
+  return InvalidField(path, absl::StrCat(path, " has ", rank, " dimensions, must be [n, d] or [d]"));
+}
+
 absl::Status Operand::Check(const v1::VectorSet& set, bool present, const RequestLimits& limits,
                             absl::string_view prefix) {
   prefix_ = std::string(prefix);

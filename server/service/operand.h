@@ -19,6 +19,11 @@
 
 namespace embedding {
 
+// The limit on ids and the number of dimensions of a VectorSet, before protobuf parses. at: its path as in FieldCounts,
+// ending in a dot. prefix: as in Operand::Check. INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED), much as Check.
+absl::Status CheckOperandCounts(const FieldCounts& counts, absl::string_view at, const RequestLimits& limits,
+                                absl::string_view prefix);
+
 // A VectorSet: n vectors that stay where they are, in the table or in the request's message, which must both outlive
 // it.
 class Operand {

@@ -3,9 +3,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "google/protobuf/message_lite.h"
+#include "google/protobuf/message.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
+#include "server/service/field_counts.h"
 #include "server/service/request_errors.h"
 
 namespace embedding {
@@ -33,15 +34,25 @@ class RequestBody {
   bool readable_ = true;
 };
 
-// The message that a body holds, parsed by protobuf. INVALID_ARGUMENT (MALFORMED).
-inline absl::Status ParseBody(const RequestBody& request, google::protobuf::MessageLite* message) {
+// What is wrong with a request's lists whatever they hold: more values than a limit allows.
+using CountsCheck = absl::Status (*)(const FieldCounts& counts, const RequestLimits& limits);
+
+// The message that a body holds, parsed by protobuf once what it holds has been counted. INVALID_ARGUMENT (MALFORMED;
+// also for too many parts), or what check has to say.
+inline absl::Status ParseRequest(const grpc::ByteBuffer& body, const RequestLimits& limits,
+                                 google::protobuf::Message* message, CountsCheck check = nullptr) {
+  const RequestBody request(body);
+  if (request.readable()) {
+    const FieldCounts counts(request.bytes(), *message->GetDescriptor());
+    if (check != nullptr) {
+      if (absl::Status status = check(counts, limits); !status.ok()) return status;
+    }
+    if (absl::Status status = CheckParts(counts, limits, message->GetTypeName()); !status.ok()) return status;
+  }
   if (request.readable() && message->ParseFromArray(request.bytes().data(), static_cast<int>(request.bytes().size()))) {
     return absl::OkStatus();
   }
   return MalformedRequest(message->GetTypeName(), "broken protobuf encoding, or a string that is not UTF-8");
-}
-inline absl::Status ParseRequest(const grpc::ByteBuffer& body, google::protobuf::MessageLite* message) {
-  return ParseBody(RequestBody(body), message);
 }
 
 }  // namespace embedding

@@ -47,6 +47,12 @@ std::optional<int64_t> Product(const std::vector<int64_t>& sizes) {
   return product;
 }
 
+absl::Status CheckCount(const RowSelection& rows, const RequestLimits& limits, absl::string_view prefix) {
+  if (rows.count <= limits.max_ids) return absl::OkStatus();
+  return LimitExceeded(Path(rows, prefix), absl::StrCat(Name(rows, prefix), " has ", rows.count, " entries"),
+                       limits.max_ids, "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
+}
+
 absl::Status CheckShape(RowSelection& rows, ShapeRule rule, absl::string_view prefix) {
   const std::string name = Name(rows, prefix);
   const std::string path = absl::StrCat(Path(rows, prefix), ".shape");
@@ -244,10 +250,7 @@ absl::Status CheckRows(RowSelection& rows, const RequestLimits& limits, ShapeRul
   if (rows.kind == Kind::kIdTensor) {
     if (absl::Status status = CheckIdTensor(rows, prefix); !status.ok()) return status;
   }
-  if (rows.count > limits.max_ids) {
-    return LimitExceeded(Path(rows, prefix), absl::StrCat(Name(rows, prefix), " has ", rows.count, " entries"),
-                         limits.max_ids, "--max-ids", absl::StrCat("the largest batch that fits is ", limits.max_ids));
-  }
+  if (absl::Status status = CheckCount(rows, limits, prefix); !status.ok()) return status;
   if (absl::Status status = CheckShape(rows, rule, prefix); !status.ok()) return status;
   if (rows.kind == Kind::kIdTensor) DecodeIdTensor(rows);
   for (size_t i = 0; i < rows.keys.size(); ++i) {
@@ -257,6 +260,24 @@ absl::Status CheckRows(RowSelection& rows, const RequestLimits& limits, ShapeRul
                           absl::StrCat(ElementName(rows, prefix, index), " has ", rows.keys[i].size(),
                                        " bytes, at most ", kMaxKeyBytes));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRowCounts(const FieldCounts& counts, absl::string_view at, bool bare, const RequestLimits& limits,
+                            absl::string_view prefix) {
+  for (const Kind kind : {Kind::kIds, Kind::kKeys, Kind::kIdTensor}) {
+    if (bare && kind == Kind::kIdTensor) continue;
+    const std::string list = absl::StrCat(at, KindName(kind));
+    RowSelection rows;
+    rows.kind = kind;
+    rows.bare = bare;
+    // The elements of a tensor are bytes, of which the parser makes no more than there are.
+    if (kind != Kind::kIdTensor) rows.count = counts.Of(list + ".values");
+    if (absl::Status status = CheckCount(rows, limits, prefix); !status.ok()) return status;
+    rows.rank = counts.Of(list + ".shape");
+    if (rows.rank <= kMaxRank) continue;
+    if (absl::Status status = CheckShape(rows, ShapeRule::kOneDimension, prefix); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

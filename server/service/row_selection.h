@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "embedding/v1/embedding.pb.h"
+#include "server/service/field_counts.h"
 #include "server/service/limits.h"
 #include "server/service/snapshot.h"
 
@@ -51,6 +52,12 @@ enum class ShapeRule : uint8_t { kAnyRank, kOneDimension };
 // prefix: where the selector stands in the request, for messages and field paths, such as "left." or "".
 // INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED), with the field's path.
 absl::Status CheckRows(RowSelection& rows, const RequestLimits& limits, ShapeRule rule, absl::string_view prefix);
+
+// The limit on ids and the number of dimensions, before protobuf parses. at: the path of the RowSelector, or with bare
+// that of the message which holds ids and keys themselves, as in FieldCounts; ends in a dot unless empty.
+// prefix: as in CheckRows. INVALID_ARGUMENT (INVALID_FIELD, LIMIT_EXCEEDED), as CheckRows.
+absl::Status CheckRowCounts(const FieldCounts& counts, absl::string_view at, bool bare, const RequestLimits& limits,
+                            absl::string_view prefix);
 
 // Checks a MissingPolicy as it came: unset (which means MISSING_POLICY_ERROR) or one of those that the rpc names.
 // path: "missing". INVALID_ARGUMENT (INVALID_FIELD): "missing=MISSING_POLICY_SKIP (4), allowed: ...".

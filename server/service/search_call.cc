@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "server/service/metric_field.h"
-#include "server/service/request_body.h"
 
 namespace embedding {
 namespace {
@@ -53,12 +52,8 @@ void SearchCall::Run() {
   StartWork();
 }
 
-absl::Status SearchCall::Parse(google::protobuf::MessageLite* message, BodyCheck check) const {
-  const RequestBody body(call_->request());
-  if (check != nullptr && body.readable()) {
-    if (absl::Status status = check(body.bytes(), context_.limits); !status.ok()) return status;
-  }
-  return ParseBody(body, message);
+absl::Status SearchCall::Parse(google::protobuf::Message* message, CountsCheck check) const {
+  return ParseRequest(call_->request(), context_.limits, message, check);
 }
 
 absl::StatusOr<Admission::Ticket> SearchCall::AdmitAnswer(uint64_t bytes) const {

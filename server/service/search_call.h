@@ -12,13 +12,14 @@
 #include "absl/status/statusor.h"
 #include "embedding/v1/embedding.pb.h"
 #include "google/protobuf/arena.h"
-#include "google/protobuf/message_lite.h"
+#include "google/protobuf/message.h"
 #include "server/search/metric.h"
 #include "server/search/scan_blocks.h"
 #include "server/search/similarity.h"
 #include "server/service/answer_buffer.h"
 #include "server/service/call.h"
 #include "server/service/embedding_service.h"
+#include "server/service/request_body.h"
 #include "server/service/snapshot.h"
 
 namespace embedding {
@@ -47,9 +48,8 @@ class SearchCall : public std::enable_shared_from_this<SearchCall> {
   const ServiceContext& context() const { return context_; }
   google::protobuf::Arena* arena() { return &arena_; }
 
-  // Parses the call's body. INVALID_ARGUMENT (MALFORMED), or what check, which sees the bytes first, has to say.
-  using BodyCheck = absl::Status (*)(absl::string_view body, const RequestLimits& limits);
-  absl::Status Parse(google::protobuf::MessageLite* message, BodyCheck check = nullptr) const;
+  // Parses the call's body, as ParseRequest.
+  absl::Status Parse(google::protobuf::Message* message, CountsCheck check) const;
   // Adds the answer's bytes to what is in flight.
   absl::StatusOr<Admission::Ticket> AdmitAnswer(uint64_t bytes) const;
   // The table and the metric of the request, which hold for the rest of the call. Errors as TableRegistry::Acquire.

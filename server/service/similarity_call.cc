@@ -23,11 +23,17 @@ class SimilarityCall final : public SearchCall {
 
  private:
   absl::Status Prepare() override {
-    if (absl::Status status = Parse(&request_); !status.ok()) return status;
+    if (absl::Status status = Parse(&request_, CheckCounts); !status.ok()) return status;
     if (absl::Status status = CheckRequest(); !status.ok()) return status;
     if (absl::Status status = Acquire(request_.table(), request_.metric()); !status.ok()) return status;
     if (absl::Status status = ResolveOperands(); !status.ok()) return status;
     return AllocateAnswer();
+  }
+
+  // Before the parser takes memory for it all.
+  static absl::Status CheckCounts(const FieldCounts& counts, const RequestLimits& limits) {
+    absl::Status status = CheckOperandCounts(counts, "left.", limits, "left.");
+    return status.ok() ? CheckOperandCounts(counts, "right.", limits, "right.") : status;
   }
 
   // What is wrong whatever the table.

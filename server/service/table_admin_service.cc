@@ -25,7 +25,7 @@ void Answer(const ServiceContext& context, const absl::StatusOr<TableRecord>& re
 
 void HandleLoad(const ServiceContext& context, TableManager& manager, const CallPtr& call) {
   v1::LoadTableRequest request;
-  if (absl::Status status = ParseRequest(call->request(), &request); !status.ok()) {
+  if (absl::Status status = ParseRequest(call->request(), context.limits, &request); !status.ok()) {
     call->Fail(status);
     return;
   }
@@ -41,7 +41,7 @@ void HandleLoad(const ServiceContext& context, TableManager& manager, const Call
 
 void HandleUnload(const ServiceContext& context, TableManager& manager, const CallPtr& call) {
   v1::UnloadTableRequest request;
-  if (absl::Status status = ParseRequest(call->request(), &request); !status.ok()) {
+  if (absl::Status status = ParseRequest(call->request(), context.limits, &request); !status.ok()) {
     call->Fail(status);
     return;
   }
@@ -50,7 +50,7 @@ void HandleUnload(const ServiceContext& context, TableManager& manager, const Ca
 
 void HandleSetServing(const ServiceContext& context, TableManager& manager, const CallPtr& call) {
   v1::SetServingVersionRequest request;
-  if (absl::Status status = ParseRequest(call->request(), &request); !status.ok()) {
+  if (absl::Status status = ParseRequest(call->request(), context.limits, &request); !status.ok()) {
     call->Fail(status);
     return;
   }

@@ -1,5 +1,6 @@
 #include "server/service/table_service.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -138,12 +139,18 @@ class TableService {
   const std::chrono::steady_clock::time_point started_;
 };
 
+// Before the parser takes memory for it all. Of ResolveKeys; requests of the others have no such lists.
+absl::Status CheckResolveCounts(const FieldCounts& counts, const RequestLimits& limits) {
+  return CheckRowCounts(counts, "", /*bare=*/true, limits, "");
+}
+
 // Parses, calls and answers.
 template <typename Request, typename Response>
 void Handle(const ServiceContext& context, const TableService& service,
             absl::Status (TableService::*handle)(const Request&, Response*) const, const CallPtr& call) {
   Request request;
-  if (absl::Status status = ParseRequest(call->request(), &request); !status.ok()) {
+  const CountsCheck check = std::is_same_v<Request, v1::ResolveKeysRequest> ? &CheckResolveCounts : nullptr;
+  if (absl::Status status = ParseRequest(call->request(), context.limits, &request, check); !status.ok()) {
     call->Fail(status);
     return;
   }

@@ -26,6 +26,8 @@ class WireReader {
   explicit WireReader(absl::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   bool done() const { return at_ == end_; }
+  // Bytes that are still to be read.
+  size_t remaining() const { return static_cast<size_t>(end_ - at_); }
 
   // The next field's tag. False for field number 0 and for the end of a group that has not begun.
   bool ReadTag(uint32_t* tag) { return ReadRawTag(tag) && (*tag >> 3) != 0 && (*tag & 7) != kEndGroupType; }
@@ -98,8 +100,6 @@ class WireReader {
  private:
   // Lengths of up to 2 GiB less the slop that protobuf keeps behind its buffers.
   static constexpr uint64_t kMaxSize = std::numeric_limits<int32_t>::max() - 16;
-
-  size_t remaining() const { return static_cast<size_t>(end_ - at_); }
 
   bool ReadRawTag(uint32_t* tag) {
     uint64_t value = 0;

@@ -345,23 +345,47 @@ TEST(ExampleStopTest, AStoppedCallEndsWhileItsQueriesAreComputed) {
 TEST(ExampleCountsTest, AreCheckedBeforeTheBodyIsParsed) {
   const RequestLimits limits;
   v1::NearestNeighbourRequest request;
+  const auto check = [&](const std::string& body) {
+    return CheckExampleCounts(FieldCounts(body, *v1::NearestNeighbourRequest::descriptor()), limits);
+  };
   for (int i = 0; i < limits.max_queries; ++i) request.mutable_examples()->add_queries();
-  EXPECT_EQ(CheckExampleCounts(request.SerializeAsString(), limits), absl::OkStatus());
+  EXPECT_EQ(check(request.SerializeAsString()), absl::OkStatus());
   request.mutable_examples()->add_queries();
-  absl::Status refused = CheckExampleCounts(request.SerializeAsString(), limits);
+  absl::Status refused = check(request.SerializeAsString());
   EXPECT_EQ(DetailsOf(refused).reason, "LIMIT_EXCEEDED");
   EXPECT_EQ(FieldOf(refused), "examples.queries");
 
   request.Clear();
   v1::ExampleQuery* query = request.mutable_examples()->add_queries();
   for (int64_t i = 0; i < limits.max_ids; ++i) i % 2 == 0 ? query->add_positive() : query->add_negative();
-  EXPECT_EQ(CheckExampleCounts(request.SerializeAsString(), limits), absl::OkStatus());
+  EXPECT_EQ(check(request.SerializeAsString()), absl::OkStatus());
   query->add_negative();
-  refused = CheckExampleCounts(request.SerializeAsString(), limits);
+  refused = check(request.SerializeAsString());
   EXPECT_EQ(DetailsOf(refused).reason, "LIMIT_EXCEEDED");
   EXPECT_EQ(FieldOf(refused), "examples");
 
-  EXPECT_EQ(CheckExampleCounts("\x1a\x7f", limits), absl::OkStatus());  // cut short: for the parser to refuse
+  request.Clear();
+  query = request.mutable_examples()->add_queries();
+  AddIds(query->mutable_positive(), std::vector<int64_t>(static_cast<size_t>(limits.max_ids) - 1, 1));
+  query->add_negative()->mutable_rows()->mutable_keys()->add_values("");
+  EXPECT_EQ(check(request.SerializeAsString()), absl::OkStatus());
+  query->mutable_negative(0)->mutable_rows()->mutable_keys()->add_values("");
+  EXPECT_THAT(
+      check(request.SerializeAsString()),
+      IsError(StatusCode::kInvalidArgument, "LIMIT_EXCEEDED",
+              "examples has 65537 vectors in all, limit 65536 (--max-ids); the largest batch that fits is 65536"));
+
+  request.Clear();
+  query = request.mutable_examples()->add_queries();
+  for (int i = 0; i < kMaxRank; ++i) query->mutable_positive()->Add()->mutable_vectors()->add_shape(1);
+  query->mutable_positive(0)->mutable_vectors()->mutable_shape()->Resize(kMaxRank * kMaxRank - kMaxRank + 1, 1);
+  EXPECT_EQ(check(request.SerializeAsString()), absl::OkStatus());
+  query->mutable_positive(0)->mutable_vectors()->add_shape(1);
+  EXPECT_THAT(check(request.SerializeAsString()),
+              IsError(StatusCode::kInvalidArgument, "INVALID_FIELD",
+                      "the shapes in examples have 65 dimensions together, 8 sets of vectors have at most 8 each"));
+
+  EXPECT_EQ(check("\x1a\x7f"), absl::OkStatus());  // cut short: for the parser to refuse
 }
 
 }  // namespace
