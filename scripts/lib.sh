@@ -11,6 +11,7 @@ BUILD_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(python3 python3-numpy python3-grpcio python3-protobuf python3-venv curl jq prometheus)
 IMAGE_PACKAGES=(buildah debootstrap)
+BENCH_PACKAGES=(python3 python3-numpy python3-venv libhiredis-dev redis-server libopenblas-dev)
 CLANG_PACKAGES=(clang-14 llvm-14)  # llvm-14: names in sanitizer reports
 LINT_PACKAGES=(clang-14 clang-format-14 clang-tidy-14 shellcheck python3 prometheus)
 
@@ -52,7 +53,7 @@ configure() {
     export CCACHE_BASEDIR=$PWD
   fi
   mkdir -p "build/$preset"
-  cmake --preset "$preset" >"$log" 2>&1 || { tail -n 40 "$log" >&2; die "configuring preset $preset failed"; }
+  cmake --preset "$preset" -DEMBEDDING_BUILD_BENCH="${EMBEDDING_BUILD_BENCH:-OFF}" >"$log" 2>&1 || { tail -n 40 "$log" >&2; die "configuring preset $preset failed"; }
 }
 
 # build PRESET TARGET...: configures and builds; on a terminal ninja redraws its one line, elsewhere only a failure speaks.

@@ -1,0 +1,96 @@
+// Our service, and beside it in the same process, on the same threads and queues, the floor: a raw method that answers
+// with bytes made at start, as many as a Lookup's, which cycle through as much memory as the table has. What a Lookup
+// costs above it is what this project adds to the transport.
+//
+//   floor_server ROWS DIM BATCH [THREADS]
+//
+// Prints "ADDRESS" of the port and serves until stdin ends. Floor: /embedding.bench.Floor/Lookup, any request.
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "server/exec/cpu_count.h"
+#include "server/service/admission.h"
+#include "server/service/embedding_service.h"
+#include "server/service/rpc_server.h"
+#include "server/service/snapshot.h"
+#include "server/table/embedding_table.h"
+#include "tests/bench/bench_table.h"
+
+namespace embedding::bench {
+namespace {
+
+std::vector<grpc::ByteBuffer> MakeFloorAnswers(int64_t num_rows, int64_t dim, int64_t batch) {
+  // Tags, lengths and stamp of a LookupResponse are some 80 bytes.
+  const auto size = static_cast<size_t>(batch * dim) * sizeof(float) + 80;
+  const size_t count = static_cast<size_t>(num_rows * dim) * sizeof(float) / size + 1;
+  std::vector<grpc::ByteBuffer> answers;
+  for (size_t i = 0; i < count; ++i) {
+    grpc::Slice slice(size);
+    auto* bytes = const_cast<uint8_t*>(slice.begin());
+    for (size_t j = 0; j < size; ++j) bytes[j] = static_cast<uint8_t>(i + j);
+    answers.emplace_back(&slice, 1);
+  }
+  return answers;
+}
+
+int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads) {
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->name = "bench";
+  {
+    std::vector<float> rows(static_cast<size_t>(num_rows * dim));
+    for (int64_t row = 0; row < num_rows; ++row) FillRow(row, dim, rows.data() + row * dim);
+    snapshot->table = TableFromMemory("bench", Dtype::kF32, num_rows, dim, rows.data());
+  }
+  TableRegistry registry({"bench"});
+  registry.Publish(snapshot);
+  WorkerPool pool(threads);
+  Metrics metrics({});
+  Admission admission({});
+  ServiceContext context;
+  context.registry = &registry;
+  context.pool = &pool;
+  context.metrics = &metrics;
+  context.admission = &admission;
+  std::vector<RpcMethod> methods = EmbeddingServiceMethods(context);
+  const std::vector<grpc::ByteBuffer> answers = MakeFloorAnswers(num_rows, dim, batch);
+  std::atomic<size_t> next{0};
+  methods.push_back({"/embedding.bench.Floor/Lookup", Rpc::kLookup, [&](const CallPtr& call) {
+                       call->Reply(answers[next.fetch_add(1, std::memory_order_relaxed) % answers.size()]);
+                     }});
+  RpcServer rpc(std::move(methods), context.limits, metrics, threads, EmbeddingServiceStreams(context));
+  grpc::ServerBuilder builder;
+  rpc.Register(builder);
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) return EXIT_FAILURE;
+  rpc.Start();
+  std::printf("127.0.0.1:%d\n", port);
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+  server->Shutdown(std::chrono::system_clock::now());
+  rpc.Join();
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace embedding::bench
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: floor_server ROWS DIM BATCH [THREADS]\n");
+    return 2;
+  }
+  return embedding::bench::Run(std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]),
+                               argc > 4 ? std::atoi(argv[4]) : embedding::AvailableCpus());
+}

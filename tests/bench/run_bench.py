@@ -1,0 +1,83 @@
+"""Runs the benchmarks that scripts/bench asks for, each in turns with its peers (A B A B ...), prints a table and writes
+build/bench/results.json. Goals and meanings: goals.py. The C++ programs beside this file say what they time.
+
+  run_bench.py BIN_FOLDER [--quick] [--output FILE] [NAME...]
+"""
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+
+import exact_rows
+import load_rows
+import lookup_rows
+import swap_rows
+from goals import GOALS
+
+
+def machine():
+    model = "unknown CPU"
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return {"cpu": model, "cpus": os.cpu_count(), "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "kernel": platform.release()}
+
+
+def commit():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def is_met(goal, bound, ratio):
+    return ratio <= bound if goal.lower_is_better else ratio >= bound
+
+
+def print_row(result, goal):
+    met = "aim" if is_met(goal, goal.aim, result["ratio"]) else "must" if is_met(goal, goal.must, result["ratio"]) else "NO"
+    print(f"{result['name']:34} {result['ours']:14.6g} {result['peer']:14.6g} {result['ratio']:7.3f}  "
+          f"{'<=' if goal.lower_is_better else '>='}{goal.must:<4} {goal.aim:6}  {met}   {result['unit']}, "
+          f"spread {result['spread'][0]:.3g}..{result['spread'][1]:.3g}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, at most some five minutes in all")
+    parser.add_argument("--output", default="build/bench/results.json")
+    parser.add_argument("names", nargs="*", help="rows to measure; all that a run of this kind has")
+    arguments = parser.parse_intermixed_args()
+    unknown = sorted(set(arguments.names) - set(GOALS))
+    if unknown:
+        sys.exit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(GOALS)}")
+    wanted = [name for name, goal in GOALS.items()
+              if name in arguments.names or not arguments.names and not (arguments.quick and goal.full_run)]
+    results, failures = [], []
+    print(f"{'name':34} {'ours':>14} {'peer':>14} {'ratio':>7}  {'must':>6} {'aim':>6}  met", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        for rows in (lookup_rows, exact_rows, load_rows, swap_rows):
+            try:
+                names = [name for name in wanted if name in rows.NAMES]
+                for result in rows.measure(arguments.bin, names, arguments.quick, scratch):
+                    goal = GOALS[result["name"]]
+                    result.update(lower_is_better=goal.lower_is_better, must=goal.must, aim=goal.aim)
+                    results.append(result)
+                    print_row(result, goal)
+            except (RuntimeError, OSError, subprocess.SubprocessError) as failure:  # the other rows can still be measured
+                failures.append(failure)
+                print(f"FAILED: {failure}", file=sys.stderr, flush=True)
+    os.makedirs(os.path.dirname(arguments.output) or ".", exist_ok=True)
+    with open(arguments.output, "w", encoding="ascii") as file:
+        json.dump({"machine": machine(), "commit": commit(), "results": results}, file, indent=1)
+        file.write("\n")
+    print(f"written: {arguments.output}")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

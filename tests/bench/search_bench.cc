@@ -1,0 +1,234 @@
+// Exact search and what it is compared with, in one process, one command at a time, so that a driver can time them in
+// turns with peers in other processes.
+//
+//   search_bench ROWS_FILE NUM_ROWS DIM QUERIES_FILE NUM_QUERIES [THREADS]
+//
+// Both files are raw little-endian F32. Prints "ready", then answers each line of stdin with a line of JSON that holds
+// "seconds":
+//   search FIRST COUNT K     neighbours by dot product of queries [FIRST, FIRST + COUNT); also "ids", per query
+//   plain FIRST COUNT K      the same without codes
+//   sgemm FIRST COUNT K      a textbook scan: OpenBLAS sgemm over blocks of rows, the best k kept per query
+//   read                     one sum over all words of the float32 rows, by as many threads
+//   read_codes               the same over as many bytes as the codes have
+//   build_codes              coding all rows
+#include <cblas.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/exec/cpu_count.h"
+#include "server/search/exact_index.h"
+#include "server/search/row_codes.h"
+#include "server/table/private_memory.h"
+#include "tests/server/search/wide_read.h"
+
+extern "C" void openblas_set_num_threads(int num_threads);
+
+namespace embedding::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Ids = std::vector<std::vector<int64_t>>;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "search_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+
+void ReadFile(const std::string& path, char* to, size_t size) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(to, static_cast<std::streamsize>(size)) || file.peek() != EOF) Die(path + " has another size");
+}
+
+std::unique_ptr<EmbeddingTable> ReadTable(const std::string& path, int64_t num_rows, int64_t dim) {
+  const size_t size = static_cast<size_t>(num_rows * dim) * sizeof(float);
+  std::shared_ptr<std::byte> rows = AllocatePrivate(size).value();
+  ReadFile(path, reinterpret_cast<char*>(rows.get()), size);
+  EmbeddingTable::Parts parts;
+  parts.name = "bench";
+  parts.num_rows = num_rows;
+  parts.dim = dim;
+  parts.rows = std::move(rows);
+  return std::make_unique<EmbeddingTable>(std::move(parts));
+}
+
+class Bench {
+ public:
+  Bench(std::unique_ptr<EmbeddingTable> table, std::vector<float> queries, int threads)
+      : table_(std::move(table)),
+        queries_(std::move(queries)),
+        pool_(threads),
+        with_codes_(BuildExactIndex(*table_, /*with_codes=*/true, pool_).value()),
+        without_codes_(BuildExactIndex(*table_, /*with_codes=*/false, pool_).value()) {
+    openblas_set_num_threads(threads);
+  }
+
+  double Search(bool with_codes, size_t first, size_t count, int64_t k, Ids* ids) {
+    NeighbourQuery query;
+    query.metric = Metric::kDot;
+    query.k = k;
+    for (size_t q = first; q < first + count; ++q) query.queries.push_back({Query(q), ElementType::kF32});
+    std::promise<NeighbourResult> promise;
+    const Clock::time_point start = Clock::now();
+    const NeighbourIndex& index = with_codes ? *with_codes_ : *without_codes_;
+    index.Start(std::move(query), pool_, {}, [&](NeighbourResult found) { promise.set_value(std::move(found)); });
+    const NeighbourResult result = promise.get_future().get();
+    const double seconds = SecondsSince(start);
+    for (const auto& neighbours : result.neighbours) {
+      ids->emplace_back();
+      for (const Neighbour& neighbour : neighbours) ids->back().push_back(neighbour.id);
+    }
+    return seconds;
+  }
+
+  double Sgemm(size_t first, size_t count, size_t k, Ids* ids) {
+    constexpr int64_t kBlockRows = 4096;
+    const auto dim = static_cast<int>(table_->dim());
+    const Clock::time_point start = Clock::now();
+    std::vector<float> scores(static_cast<size_t>(kBlockRows) * count);
+    std::vector<std::vector<std::pair<float, int64_t>>> best(count);
+    std::vector<float> least(count, -INFINITY);
+    const auto closer = [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    };
+    for (int64_t begin = 0; begin < table_->num_rows(); begin += kBlockRows) {
+      const int64_t rows = std::min(kBlockRows, table_->num_rows() - begin);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(count), static_cast<int>(rows), dim, 1.0f,
+                  Query(first), dim, reinterpret_cast<const float*>(table_->row(begin)), dim, 0.0f, scores.data(),
+                  static_cast<int>(rows));
+      pool_.RunAndWait(pool_.num_threads(), [&](int lane) {
+        for (auto q = static_cast<size_t>(lane); q < count; q += static_cast<size_t>(pool_.num_threads())) {
+          const float* of_query = scores.data() + q * static_cast<size_t>(rows);
+          for (int64_t i = 0; i < rows; ++i) {
+            if (of_query[i] < least[q]) continue;
+            best[q].emplace_back(of_query[i], begin + i);
+            if (best[q].size() < 2 * k + 64) continue;
+            std::nth_element(best[q].begin(), best[q].begin() + static_cast<ptrdiff_t>(k - 1), best[q].end(), closer);
+            best[q].resize(k);
+            least[q] = best[q][k - 1].first;
+          }
+        }
+      });
+    }
+    for (auto& of_query : best) {
+      std::sort(of_query.begin(), of_query.end(), closer);
+      of_query.resize(std::min(of_query.size(), k));
+    }
+    const double seconds = SecondsSince(start);
+    for (const auto& of_query : best) {
+      ids->emplace_back();
+      for (const auto& entry : of_query) ids->back().push_back(entry.second);
+    }
+    return seconds;
+  }
+
+  double Read(size_t size) {
+    constexpr size_t kBlock = size_t{1} << 18;
+    std::atomic<size_t> next{0};
+    std::atomic<uint64_t> sum{0};
+    const Clock::time_point start = Clock::now();
+    pool_.RunAndWait(pool_.num_threads(), [&](int) {
+      uint64_t own = 0;
+      for (;;) {
+        const size_t at = next.fetch_add(kBlock, std::memory_order_relaxed);
+        if (at >= size) break;
+        own += testing::SumWords(table_->rows() + at, std::min(kBlock, size - at));
+      }
+      sum.fetch_add(own);
+    });
+    return SecondsSince(start);
+  }
+
+  double BuildCodes() {
+    const RowNorms norms = ComputeRowNorms(*table_, pool_);
+    const Clock::time_point start = Clock::now();
+    if (!BuildRowCodes(*table_, norms, pool_).ok()) Die("no memory for codes");
+    return SecondsSince(start);
+  }
+
+  size_t row_bytes() const { return static_cast<size_t>(table_->size_bytes()); }
+  size_t code_bytes() const { return row_bytes() / sizeof(float); }
+  size_t num_queries() const { return queries_.size() / static_cast<size_t>(table_->dim()); }
+
+ private:
+  const float* Query(size_t q) const { return queries_.data() + q * static_cast<size_t>(table_->dim()); }
+
+  const std::unique_ptr<EmbeddingTable> table_;
+  const std::vector<float> queries_;
+  WorkerPool pool_;
+  const std::unique_ptr<NeighbourIndex> with_codes_;
+  const std::unique_ptr<NeighbourIndex> without_codes_;
+};
+
+void Print(double seconds, const Ids& ids) {
+  std::string list;
+  for (const auto& of_query : ids) {
+    list += list.empty() ? "[" : ",[";
+    for (size_t i = 0; i < of_query.size(); ++i) list += (i == 0 ? "" : ",") + std::to_string(of_query[i]);
+    list += "]";
+  }
+  std::printf("{\"seconds\":%.9f,\"ids\":[%s]}\n", seconds, list.c_str());
+  std::fflush(stdout);
+}
+
+int Main(Bench& bench) {
+  std::printf("ready\n");
+  std::fflush(stdout);
+  std::string command;
+  while (std::cin >> command) {
+    Ids ids;
+    if (command == "read") {
+      Print(bench.Read(bench.row_bytes()), ids);
+      continue;
+    }
+    if (command == "read_codes") {
+      Print(bench.Read(bench.code_bytes()), ids);
+      continue;
+    }
+    if (command == "build_codes") {
+      Print(bench.BuildCodes(), ids);
+      continue;
+    }
+    size_t first = 0, count = 0, k = 0;
+    if (!(std::cin >> first >> count >> k) || k < 1 || first + count > bench.num_queries()) Die("bad command");
+    double seconds = 0;
+    if (command == "search" || command == "plain") {
+      seconds = bench.Search(command == "search", first, count, static_cast<int64_t>(k), &ids);
+    } else if (command == "sgemm") {
+      seconds = bench.Sgemm(first, count, k, &ids);
+    } else {
+      Die("unknown command " + command);
+    }
+    Print(seconds, ids);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace embedding::bench
+
+int main(int argc, char** argv) {
+  if (argc < 6) {
+    std::fprintf(stderr, "usage: search_bench ROWS_FILE NUM_ROWS DIM QUERIES_FILE NUM_QUERIES [THREADS]\n");
+    return 2;
+  }
+  const int64_t dim = std::atoll(argv[3]);
+  std::vector<float> queries(static_cast<size_t>(std::atoll(argv[5]) * dim));
+  embedding::bench::ReadFile(argv[4], reinterpret_cast<char*>(queries.data()), queries.size() * sizeof(float));
+  embedding::bench::Bench bench(embedding::bench::ReadTable(argv[1], std::atoll(argv[2]), dim), std::move(queries),
+                                argc > 6 ? std::atoi(argv[6]) : embedding::AvailableCpus());
+  return embedding::bench::Main(bench);
+}
