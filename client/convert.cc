@@ -128,6 +128,11 @@ TableInfo FromWire(const v1::TableInfo& info) {
     versions.push_back({known.version(), is_known ? static_cast<TableState>(known.state()) : TableState::kUnspecified,
                         known.reason()});
   }
+  std::optional<HnswInfo> hnsw;
+  if (info.has_hnsw()) {
+    hnsw = HnswInfo{info.hnsw().m(), info.hnsw().ef_construction(), info.hnsw().bytes(), info.hnsw().seconds(),
+                    info.hnsw().from_file()};
+  }
   return {
       .name = info.name(),
       .serving_version = info.serving_version(),
@@ -148,6 +153,8 @@ TableInfo FromWire(const v1::TableInfo& info) {
       .zero_rows = info.zero_rows(),
       .non_finite_rows = info.non_finite_rows(),
       .metadata = {info.metadata().begin(), info.metadata().end()},
+      .index = info.index(),
+      .hnsw = hnsw,
   };
 }
 

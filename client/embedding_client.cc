@@ -361,6 +361,8 @@ absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour
       wire.set_missing(client::ToWire(request.missing));
       wire.set_k(request.k);
       wire.set_metric(client::ToWire(request.metric));
+      if (request.mode == client::SearchMode::kApproximate) wire.set_mode(v1::SEARCH_MODE_APPROXIMATE);
+      wire.set_effort(request.effort);
       wire.set_include_inputs(request.include_inputs);
       wire.set_return_keys(request.return_keys);
       wire.set_return_vectors(request.return_vectors);
@@ -370,7 +372,11 @@ absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour
         status = client::TakeNeighbours(response, request,
                                         std::span(result.results).subspan(parts[i].begin, parts[i].size()));
       }
-      if (i == 0) result.missing_positions.clear();
+      if (i == 0) {
+        result.missing_positions.clear();
+        result.exact = true;
+      }
+      result.exact = result.exact && response.exact();
       if (status.ok()) {
         status = client::TakePositions(response.missing_positions(), parts[i].begin, parts[i].size(),
                                        "missing_positions", result.missing_positions);

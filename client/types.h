@@ -166,12 +166,16 @@ struct Filter {
   int64_t end_row = 0;                             // 0: the end of the table
 };
 
+enum class SearchMode { kExact, kApproximate };
+
 struct NearestNeighbourRequest {
   TableRef table;
   VectorSource targets;                     // one query each
   std::vector<ExampleQuery> examples = {};  // one query each, instead of targets
   int32_t k = 10;                           // neighbours of each query, 1..ServerLimits::max_k
   Metric metric = Metric::kTableDefault;
+  SearchMode mode = SearchMode::kExact;           // kApproximate needs a table with an index for the metric
+  int32_t effort = 0;                             // of kApproximate: 0..65,536, more finds more; 0: the server's choice
   bool include_inputs = false;                    // false: a query leaves out the rows that it names itself
   MissingPolicy missing = MissingPolicy::kError;  // or kSkip: no neighbours for a query that names a missing row
   Filter filter = {};
@@ -194,6 +198,7 @@ struct NearestNeighbourResult {
   std::vector<Neighbours> results;        // one for each query, in query order
   Metric metric = Metric::kTableDefault;  // the one used
   bool higher_is_closer = true;
+  bool exact = true;                            // the closest rows for certain, for every query
   std::vector<int64_t> missing_positions = {};  // queries that name a missing row, ascending; under kSkip
 };
 
@@ -207,6 +212,15 @@ struct TableVersion {
   uint64_t version = 0;
   TableState state = TableState::kUnspecified;
   std::string reason;  // of kFailed
+};
+
+// Of a table's index for approximate searches.
+struct HnswInfo {
+  int32_t m = 0;                // links of a row; twice as many on the lowest level
+  int32_t ef_construction = 0;  // candidates kept while they were chosen
+  int64_t bytes = 0;            // in memory
+  double seconds = 0;           // that building or reading it took
+  bool from_file = false;
 };
 
 struct TableInfo {
@@ -230,6 +244,8 @@ struct TableInfo {
   int64_t non_finite_rows = 0;  // that hold NaN or infinity
   // What the file says of itself: __metadata__ of a safetensors file.
   std::map<std::string, std::string> metadata;
+  std::string index;             // "hnsw" where SearchMode::kApproximate is possible, by `metric`; else empty
+  std::optional<HnswInfo> hnsw;  // of index "hnsw"
 };
 
 struct LoadTableRequest {

@@ -308,6 +308,8 @@ class Runner {
     request.table.name = info->name;
     request.k = command_.k;
     request.metric = command_.metric;
+    request.mode = command_.mode;
+    request.effort = command_.effort;
     request.include_inputs = command_.include_inputs;
     request.score_threshold = command_.threshold;
     request.missing = command_.missing;

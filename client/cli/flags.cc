@@ -134,6 +134,7 @@ class CommandParser {
         AddRows("Keys of the rows whose neighbours are wanted");
         AddVectors("Instead of rows.");
         AddSearch("Let a row be its own neighbour");
+        AddMode();
         break;
       case CommandKind::kAnalogy:
         AddTable();
@@ -141,6 +142,7 @@ class CommandParser {
         app_.add_option("--positive", command_.positive, "Keys that are added, as unit vectors");
         app_.add_option("--negative", command_.negative, "Keys that are subtracted, as unit vectors");
         AddSearch("Let the words themselves be found");
+        AddMode();
         break;
       case CommandKind::kOddOneOut:
         AddTable();
@@ -254,6 +256,15 @@ class CommandParser {
         ->check(CLI::IsMember({"cosine", "dot", "euclidean"}));
   }
 
+  void AddMode() {
+    app_.add_option("--mode", mode_, "approximate: by the table's index, sooner and nearly always the closest")
+        ->check(CLI::IsMember({"exact", "approximate"}))
+        ->capture_default_str();
+    app_.add_option("--effort", command_.effort,
+                    "With --mode approximate: candidates kept while looking; more find more. 0: the server's choice")
+        ->check(CLI::Range(0, 65536));
+  }
+
   void AddMissing(const char* other, const char* what) {
     app_.add_option("--missing", missing_, absl::StrCat("What becomes ", what))
         ->check(CLI::IsMember({"error", other}))
@@ -299,6 +310,10 @@ class CommandParser {
     }
     command_.output = kOutputs.at(output_);
     command_.metric = kMetrics.at(metric_);
+    if (mode_ == "approximate") command_.mode = SearchMode::kApproximate;
+    if (command_.effort != 0 && command_.mode == SearchMode::kExact) {
+      return UsageError("--effort needs --mode approximate");
+    }
     command_.pairing = kPairings.at(pairing_);
     if (!reduce_.empty()) command_.reduce = Reduce::kMean;
     if (Given("--threshold")) command_.threshold = threshold_;
@@ -343,6 +358,7 @@ class CommandParser {
   std::string deadline_ = "5s";
   std::string output_ = "table";
   std::string metric_;
+  std::string mode_ = "exact";
   std::string pairing_ = "first";
   std::string missing_ = "error";
   std::string reduce_;

@@ -49,6 +49,8 @@ struct Command {
   std::vector<std::string> negative;
   int32_t k = 10;
   Metric metric = Metric::kTableDefault;
+  SearchMode mode = SearchMode::kExact;
+  int32_t effort = 0;
   Pairing pairing = Pairing::kFirst;
   bool include_inputs = false;
   bool return_vectors = false;

@@ -51,6 +51,15 @@ void TableToWire(const TableInfo& table, v1::TableInfo& out) {
   out.set_code_bytes(table.code_bytes);
   out.set_metric(ToWire(table.metric));
   out.set_has_keys(table.has_keys);
+  out.set_index(table.index);
+  if (table.hnsw.has_value()) {
+    v1::HnswInfo& hnsw = *out.mutable_hnsw();
+    hnsw.set_m(table.hnsw->m);
+    hnsw.set_ef_construction(table.hnsw->ef_construction);
+    hnsw.set_bytes(table.hnsw->bytes);
+    hnsw.set_seconds(table.hnsw->seconds);
+    hnsw.set_from_file(table.hnsw->from_file);
+  }
   out.set_fingerprint(table.fingerprint);
   out.set_format(table.format);
   out.set_load_seconds(table.load_seconds);
@@ -97,6 +106,7 @@ std::string ToJson(const NearestNeighbourResult& result) {
   }
   wire.set_metric(ToWire(result.metric));
   wire.set_higher_is_closer(result.higher_is_closer);
+  wire.set_exact(result.exact);
   wire.mutable_missing_positions()->Assign(result.missing_positions.begin(), result.missing_positions.end());
   return Json(wire, /*pretty=*/false);
 }

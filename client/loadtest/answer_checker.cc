@@ -313,7 +313,32 @@ bool AnswerChecker::JudgeNeighbours() {
   return true;
 }
 
-bool AnswerChecker::Recompute(const Kept& kept, std::string* complaint) const {
+bool AnswerChecker::CompareApproximate(const Kept& kept, const std::vector<int64_t>& asked, KeptChecks* checks,
+                                       std::string* complaint) const {
+  const v1::Metric metric = workload_.metric();
+  std::vector<int64_t> ids;
+  std::vector<float> scores;
+  for (size_t query = 0; query < asked.size(); ++query) {
+    const size_t begin = query == 0 ? 0 : kept.ends[query - 1];
+    for (size_t i = begin; i < kept.ends[query]; ++i) {
+      const float want = reference_->Score(metric, asked[query], kept.ids[i]);
+      if (std::bit_cast<uint32_t>(want) == std::bit_cast<uint32_t>(kept.scores[i])) continue;
+      *complaint = Format("call %" PRIu64 ": the score of ids %" PRId64 " and %" PRId64 " is %.9g, recomputed %.9g",
+                          kept.call, asked[query], kept.ids[i], kept.scores[i], want);
+      return false;
+    }
+    reference_->Neighbours(metric, asked[query], workload_.options().k, &ids, &scores);
+    std::sort(ids.begin(), ids.end());
+    checks->closest_due += static_cast<int64_t>(ids.size());
+    checks->closest_found +=
+        std::count_if(kept.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                      kept.ids.begin() + static_cast<std::ptrdiff_t>(kept.ends[query]),
+                      [&ids](int64_t id) { return std::binary_search(ids.begin(), ids.end(), id); });
+  }
+  return true;
+}
+
+bool AnswerChecker::Recompute(const Kept& kept, KeptChecks* checks, std::string* complaint) const {
   const v1::Metric metric = workload_.metric();
   std::vector<int64_t> asked;
   workload_.IdsOf(kept.call, &asked);
@@ -328,6 +353,7 @@ bool AnswerChecker::Recompute(const Kept& kept, std::string* complaint) const {
     }
     return true;
   }
+  if (workload_.options().approximate) return CompareApproximate(kept, asked, checks, complaint);
   std::vector<int64_t> ids;
   std::vector<float> scores;
   for (size_t query = 0; query < asked.size(); ++query) {
@@ -353,7 +379,7 @@ AnswerChecker::KeptChecks AnswerChecker::CheckKept(Clock& clock, int64_t until_n
       continue;
     }
     std::string complaint;
-    if (Recompute(kept, &complaint)) {
+    if (Recompute(kept, &checks, &complaint)) {
       ++checks.verified;
     } else {
       ++checks.mismatches;

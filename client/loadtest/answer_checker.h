@@ -16,7 +16,8 @@ namespace embedding::loadtest {
 // Checks the answers of one workload: shape, dtype, sizes, metric, order and range of neighbours always. With a
 // reference also: the stamp; every row of a Lookup to the bit; and of every 50th Similarity or NearestNeighbour call
 // (at most kMaxKept of them) the values are kept, to be compared with recomputed ones after the run (CheckKept), so
-// that the arithmetic does not disturb the measurement. Not thread-safe: one per receiving thread.
+// that the arithmetic does not disturb the measurement. Of approximate searches the scores are compared, and the rows
+// found are counted. Not thread-safe: one per receiving thread.
 class AnswerChecker {
  public:
   static constexpr uint64_t kKeepEvery = 50;
@@ -31,7 +32,9 @@ class AnswerChecker {
   struct KeptChecks {
     int64_t verified = 0;
     int64_t mismatches = 0;
-    int64_t not_reached = 0;  // kept, and not compared before the time was over
+    int64_t closest_due = 0;    // of approximate searches: rows that the exact search finds
+    int64_t closest_found = 0;  // those of them that were found
+    int64_t not_reached = 0;    // kept, and not compared before the time was over
     std::string first_complaint;
   };
   // Recomputes every value of the kept answers and compares, until `until_ns` of the clock.
@@ -56,7 +59,10 @@ class AnswerChecker {
   bool Judge();
   bool JudgeTensor();
   bool JudgeNeighbours();
-  bool Recompute(const Kept& kept, std::string* complaint) const;
+  bool Recompute(const Kept& kept, KeptChecks* checks, std::string* complaint) const;
+  // Counts the rows that an exact search finds; false if a score is not the recomputed one.
+  bool CompareApproximate(const Kept& kept, const std::vector<int64_t>& asked, KeptChecks* checks,
+                          std::string* complaint) const;
   bool Malformed(std::string complaint);
   bool Mismatch(std::string complaint);
 

@@ -193,6 +193,8 @@ class LoadTest {
       const AnswerChecker::KeptChecks checks = checker->CheckKept(clock_, recompute_until);
       context.verification.kept_verified += checks.verified;
       context.verification.kept_not_reached += checks.not_reached;
+      context.verification.closest_due += checks.closest_due;
+      context.verification.closest_found += checks.closest_found;
       result.mismatches += checks.mismatches;
       if (result.first_complaint.empty()) result.first_complaint = checks.first_complaint;
     }

@@ -28,7 +28,8 @@ time. Calls over --max-in-flight wait their turn, late, and are counted; a call'
 1%), rate (answered calls per second); OP is > >= < <=. Times are latency in the open loop, service time in the closed.
 
 --verify fetches every row first, one per call, then checks each answer: rows to the bit, order and stamp of all, and of
-every 50th answer to similarity or neighbours each score recomputed in double.
+every 50th answer to similarity or neighbours each score recomputed in double. With --mode approximate the rows found
+are compared with those of the exact search, and the report says which share of them was found (the recall).
 
 Exit codes
   0 done, even if some calls failed (see --fail-if 'errors>0'); 1 an answer was wrong, or the report could not be
@@ -39,6 +40,7 @@ Examples
   embedding-loadtest --duration 5s
   embedding-loadtest --rate 2000 --arrivals poisson --ids zipf --fail-if 'p99>2ms' --fail-if 'errors>0'
   embedding-loadtest --rpc neighbours --k 10 --concurrency 4 --output json
+  embedding-loadtest --rpc neighbours --mode approximate --effort 64 --recall
 )";
 
 // The options as they were typed; what was not typed is unset.
@@ -58,6 +60,9 @@ struct Typed {
   std::optional<int64_t> connections;
   std::optional<std::string> duration;
   std::optional<int64_t> requests;
+  std::optional<std::string> mode;
+  std::optional<int64_t> effort;
+  bool recall = false;
   std::string warmup = "1s";
   std::string deadline = "5s";
   std::string output = "text";
@@ -76,6 +81,10 @@ void Declare(CLI::App& app, Typed& typed) {
   app.add_option("--batch-size", typed.batch_size,
                  "Ids (lookup), pairs (similarity) or queries (neighbours) per call [default: 64; neighbours: 1]");
   app.add_option("--k", typed.k, "Neighbours per query [default: 10]");
+  app.add_option("--mode", typed.mode, "neighbours: exact, or approximate by the table's index [default: exact]");
+  app.add_option("--effort", typed.effort, "With --mode approximate: 1 to 65536 [default: the server's choice]");
+  app.add_flag("--recall", typed.recall,
+               "As --verify; with --mode approximate also the share of the closest rows found");
   app.add_option("--metric", typed.metric, "cosine, dot or euclidean [default: the table's]");
   app.add_option("--ids", typed.ids, "uniform, or zipf[:S] with P(id) ~ 1/(id+1)^S, S = 1 unless given")
       ->capture_default_str();
@@ -152,6 +161,7 @@ class Builder {
       return OutOfRange("--k", *typed_.k, 1, INT32_MAX);
     }
     workload.k = static_cast<int32_t>(typed_.k.value_or(10));
+    if (std::string complaint = Mode(); !complaint.empty()) return complaint;
     if (typed_.metric.has_value()) {
       if (workload.rpc == Rpc::kLookup) return absl::StrCat("--metric has no effect on --rpc ", typed_.rpc);
       if (*typed_.metric == "cosine") {
@@ -165,6 +175,23 @@ class Builder {
       }
     }
     return Ids();
+  }
+
+  std::string Mode() {
+    WorkloadOptions& workload = options.workload;
+    if (typed_.mode.has_value()) {
+      if (workload.rpc != Rpc::kNeighbours) return absl::StrCat("--mode has no effect on --rpc ", typed_.rpc);
+      if (*typed_.mode != "exact" && *typed_.mode != "approximate") {
+        return NotOneOf("--mode", *typed_.mode, "exact, approximate");
+      }
+      workload.approximate = *typed_.mode == "approximate";
+    }
+    if (typed_.recall && !workload.approximate) return "--recall needs --mode approximate";
+    if (!typed_.effort.has_value()) return "";
+    if (!workload.approximate) return "--effort needs --mode approximate";
+    if (*typed_.effort < 1 || *typed_.effort > 65536) return OutOfRange("--effort", *typed_.effort, 1, 65536);
+    workload.effort = static_cast<int32_t>(*typed_.effort);
+    return "";
   }
 
   std::string Ids() {
@@ -266,7 +293,7 @@ class Builder {
     if (options.json && options.report_path == "-") {
       return "--output json and --report - both write the same to stdout: give one";
     }
-    options.verify = typed_.verify;
+    options.verify = typed_.verify || typed_.recall;
     for (const std::string& text : typed_.fail_if) {
       Threshold threshold;
       std::string error;
@@ -286,6 +313,8 @@ class Builder {
     add("--rpc", typed_.rpc);
     add("--batch-size", absl::StrCat(options.workload.batch_size));
     if (options.workload.rpc == Rpc::kNeighbours) add("--k", absl::StrCat(options.workload.k));
+    if (typed_.mode.has_value()) add("--mode", *typed_.mode);
+    if (typed_.effort.has_value()) add("--effort", absl::StrCat(*typed_.effort));
     if (typed_.metric.has_value()) add("--metric", *typed_.metric);
     add("--ids", typed_.ids);
     add("--seed", absl::StrCat(typed_.seed));

@@ -156,6 +156,13 @@ std::string VerificationLine(const ReportContext& context, const RunResult& resu
     } else {
       text = Format("verified  shape, order and stamp of every answer, every score of %s calls: %s wrong\n",
                     Grouped(context.verification.kept_verified).c_str(), Grouped(wrong).c_str());
+      if (context.verification.closest_due > 0) {
+        text += Format("recall    %.4f: %s of the %s closest rows were found\n",
+                       static_cast<double>(context.verification.closest_found) /
+                           static_cast<double>(context.verification.closest_due),
+                       Grouped(context.verification.closest_found).c_str(),
+                       Grouped(context.verification.closest_due).c_str());
+      }
       if (context.verification.kept_not_reached > 0) {
         text += Format("          %s calls more were kept for that, but there was no time left for them\n",
                        Grouped(context.verification.kept_not_reached).c_str());

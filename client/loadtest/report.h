@@ -22,7 +22,8 @@
 //   send_lag_too_high                    open loop only: the tester fell behind, do not trust the percentiles
 //   in_flight {mean_sampled, max_sampled, rate_times_mean_service}   the first and last agree (Little's law)
 //   tester_cpu {seconds, ns_per_call, cpus_busy}                     of the whole run, warm-up included
-//   verification {verified, malformed, mismatches, kept_verified, kept_not_reached, first_complaint}; all calls
+//   verification {verified, malformed, mismatches, kept_verified, kept_not_reached, first_complaint, and of
+//   approximate searches closest_due, closest_found}; all calls
 //   thresholds [{condition, value, holds}]   value in ns, calls per second, a count or a share
 //   per_second [{second, answered, failed, max_ns}]   by the time a call ended
 //   exit_code
@@ -42,6 +43,8 @@ struct Verification {
   bool enabled = false;
   int64_t kept_verified = 0;     // calls whose scores were recomputed after the run
   int64_t kept_not_reached = 0;  // kept for that, but the time for it was over
+  int64_t closest_due = 0;       // of approximate searches: rows that the exact search finds for those calls
+  int64_t closest_found = 0;     // those of them that were found
 };
 
 // Everything that a report tells beside the measurements.

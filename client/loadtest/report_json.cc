@@ -183,14 +183,17 @@ void AddChecks(const ReportContext& context, const RunResult& result, Object& re
   if (context.wall_seconds > 0) cpu.Add("cpus_busy", context.cpu_seconds / context.wall_seconds);
   report.AddRaw("tester_cpu", cpu.Braces());
   if (context.verification.enabled || result.malformed > 0) {
-    report.AddRaw("verification", Object(1)
-                                      .Add("verified", result.verified)
-                                      .Add("malformed", result.malformed)
-                                      .Add("mismatches", result.mismatches)
-                                      .Add("kept_verified", context.verification.kept_verified)
-                                      .Add("kept_not_reached", context.verification.kept_not_reached)
-                                      .Add("first_complaint", result.first_complaint)
-                                      .Braces());
+    Object verification(1);
+    verification.Add("verified", result.verified)
+        .Add("malformed", result.malformed)
+        .Add("mismatches", result.mismatches)
+        .Add("kept_verified", context.verification.kept_verified)
+        .Add("kept_not_reached", context.verification.kept_not_reached);
+    if (context.verification.closest_due > 0) {
+      verification.Add("closest_due", context.verification.closest_due)
+          .Add("closest_found", context.verification.closest_found);
+    }
+    report.AddRaw("verification", verification.Add("first_complaint", result.first_complaint).Braces());
   }
   Object thresholds(1);
   for (const Threshold& threshold : context.thresholds) {

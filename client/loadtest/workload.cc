@@ -51,6 +51,8 @@ RequestWriter::RequestWriter(const Workload& workload) : workload_(workload) {
   neighbours_.mutable_table()->set_name(options.table);
   neighbours_.set_metric(options.metric);
   neighbours_.set_k(options.k);
+  if (options.approximate) neighbours_.set_mode(v1::SEARCH_MODE_APPROXIMATE);
+  neighbours_.set_effort(options.effort);
 }
 
 size_t RequestWriter::Prepare(uint64_t call) {

@@ -18,6 +18,8 @@ struct WorkloadOptions {
   int64_t batch_size = 64;                     // ids; pairs of ids; queries (ids)
   int32_t k = 10;                              // of kNeighbours
   v1::Metric metric = v1::METRIC_UNSPECIFIED;  // of kSimilarity and kNeighbours
+  bool approximate = false;                    // of kNeighbours
+  int32_t effort = 0;                          // of approximate; 0: the server's choice
   IdDistribution ids{};
   uint64_t seed = 1;
   bool stream = false;  // of kLookup: as messages of a LookupStream, one for each connection

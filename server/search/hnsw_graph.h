@@ -19,6 +19,7 @@
 #include "server/search/similarity.h"
 #include "server/table/embedding_table.h"
 #include "server/table/table_memory.h"
+#include "server/table/table_options.h"
 
 namespace embedding {
 
@@ -92,10 +93,6 @@ class HnswGraph {
   std::vector<Level> upper_;
   TableMemoryClaim upper_memory_;
 };
-
-inline constexpr int kMinHnswM = 2;
-inline constexpr int kMaxHnswM = 128;
-inline constexpr int kMaxHnswEfConstruction = 4096;
 
 // Told now and then from any worker, one call at a time: rows that are in the graph, of all that will be.
 using HnswProgress = std::function<void(int64_t done_rows, int64_t all_rows)>;

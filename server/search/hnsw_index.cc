@@ -10,13 +10,12 @@ namespace {
 
 class HnswIndex final : public NeighbourIndex {
  public:
-  HnswIndex(const EmbeddingTable& table, std::unique_ptr<NeighbourIndex> exact, HnswOutsiders outsiders,
-            HnswGraph graph, GraphFacts facts)
+  HnswIndex(const EmbeddingTable& table, std::unique_ptr<NeighbourIndex> exact, HnswParts parts)
       : table_(table),
         exact_(std::move(exact)),
-        outsiders_(std::move(outsiders)),
-        graph_(std::move(graph)),
-        facts_(facts),
+        outsiders_(std::move(parts.outsiders)),
+        graph_(std::move(parts.graph)),
+        facts_(parts.facts),
         walks_(table_, graph_, outsiders_) {}
 
   void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
@@ -43,11 +42,8 @@ class HnswIndex final : public NeighbourIndex {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildHnswIndex(const EmbeddingTable& table,
-                                                               std::unique_ptr<NeighbourIndex> exact,
-                                                               const HnswParameters& parameters, WorkerPool& pool,
-                                                               const StopPredicate& stop,
-                                                               const HnswProgress& progress) {
+absl::StatusOr<HnswParts> BuildHnswParts(const EmbeddingTable& table, const HnswParameters& parameters,
+                                         WorkerPool& pool, const StopPredicate& stop, const HnswProgress& progress) {
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, parameters.metric, pool, stop);
   if (!outsiders.ok()) return outsiders.status();
@@ -55,7 +51,12 @@ absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildHnswIndex(const EmbeddingTa
   if (!graph.ok()) return graph.status();
   GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
   facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return std::make_unique<HnswIndex>(table, std::move(exact), *std::move(outsiders), *std::move(graph), facts);
+  return HnswParts{*std::move(outsiders), *std::move(graph), facts};
+}
+
+std::unique_ptr<NeighbourIndex> MakeHnswIndex(const EmbeddingTable& table, std::unique_ptr<NeighbourIndex> exact,
+                                              HnswParts parts) {
+  return std::make_unique<HnswIndex>(table, std::move(exact), std::move(parts));
 }
 
 }  // namespace embedding

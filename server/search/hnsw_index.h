@@ -12,18 +12,27 @@
 
 namespace embedding {
 
-// Adds a graph to an exact index of the same table, which outlives both. Reads the table and builds the graph on all
-// threads of the pool; not to be called from one of its workers. Errors as BuildHnswGraph.
+// What approximate searches need beside the table.
+struct HnswParts {
+  HnswOutsiders outsiders;
+  HnswGraph graph;
+  GraphFacts facts;
+};
+
+// Reads the table and builds the graph on all threads of the pool; not to be called from one of its workers. Errors as
+// BuildHnswGraph.
+absl::StatusOr<HnswParts> BuildHnswParts(const EmbeddingTable& table, const HnswParameters& parameters,
+                                         WorkerPool& pool, const StopPredicate& stop = {},
+                                         const HnswProgress& progress = {});
+
+// An index of an exact one and a graph, all of one table, which outlives them.
 //
 // Searches with an effort, by the graph's metric, walk through the graph; their neighbours have canonical scores, in
 // the canonical order, and are as many as those of an exact search. The exact search answers instead, and the result
 // says so, where that is no more work (the walk would come by most rows: a small table, a high effort, a filter that
 // leaves few rows), for queries that float32 cannot judge (of length 0, or outside [kMinNorm, kMaxNorm]), and where the
 // walk found too few rows. All other searches are exact.
-absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildHnswIndex(const EmbeddingTable& table,
-                                                               std::unique_ptr<NeighbourIndex> exact,
-                                                               const HnswParameters& parameters, WorkerPool& pool,
-                                                               const StopPredicate& stop = {},
-                                                               const HnswProgress& progress = {});
+std::unique_ptr<NeighbourIndex> MakeHnswIndex(const EmbeddingTable& table, std::unique_ptr<NeighbourIndex> exact,
+                                              HnswParts parts);
 
 }  // namespace embedding

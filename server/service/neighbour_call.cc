@@ -16,6 +16,23 @@
 namespace embedding {
 namespace {
 
+// Of approximate searches; the field's comment tells them.
+constexpr int64_t kDefaultEffort = 100;
+constexpr int64_t kMaxEffort = 65536;
+
+// As metric= takes it.
+absl::string_view MetricWord(Metric metric) {
+  switch (metric) {
+    case Metric::kCosine:
+      return "cosine";
+    case Metric::kDot:
+      return "dot";
+    case Metric::kEuclidean:
+      break;
+  }
+  return "euclidean";
+}
+
 class NeighbourCall final : public SearchCall {
  public:
   NeighbourCall(const ServiceContext& context, CallPtr call)
@@ -27,6 +44,7 @@ class NeighbourCall final : public SearchCall {
     if (absl::Status status = Parse(&request_, CheckCounts); !status.ok()) return status;
     if (absl::Status status = CheckRequest(); !status.ok()) return status;
     if (absl::Status status = Acquire(request_.table(), request_.metric()); !status.ok()) return status;
+    if (absl::Status status = CheckIndex(); !status.ok()) return status;
     fields_ = {request_.return_keys(), request_.return_vectors(), request_.encoding() == v1::ENCODING_FLOATS};
     if (fields_.keys && table().vocabulary() == nullptr) return NoKeys(table());
     if (absl::Status status = queries_.CheckWidth(table()); !status.ok()) return status;
@@ -58,6 +76,10 @@ class NeighbourCall final : public SearchCall {
     if (absl::Status status = CheckEnum("encoding", request_.encoding(), v1::Encoding_descriptor()); !status.ok()) {
       return status;
     }
+    if (absl::Status status = CheckEnum("mode", request_.mode(), v1::SearchMode_descriptor()); !status.ok()) {
+      return status;
+    }
+    if (absl::Status status = CheckEffort(); !status.ok()) return status;
     const RequestLimits& limits = context().limits;
     const int64_t k = request_.k();
     if (k < 1) return InvalidField("k", absl::StrCat("k=", k, ", must be in 1..", limits.max_k));
@@ -72,6 +94,25 @@ class NeighbourCall final : public SearchCall {
     }
     if (absl::Status status = queries_.Check(request_, limits); !status.ok()) return status;
     return TakeFilter(request_, limits, &query_);
+  }
+
+  bool is_approximate() const { return request_.mode() == v1::SEARCH_MODE_APPROXIMATE; }
+
+  absl::Status CheckEffort() const {
+    const int64_t effort = request_.effort();
+    if (effort < 0 || effort > kMaxEffort) {
+      return InvalidField("effort", absl::StrCat("effort=", effort, ", must be in 0..", kMaxEffort));
+    }
+    if (effort == 0 || is_approximate()) return absl::OkStatus();
+    return InvalidField("effort",
+                        absl::StrCat("effort=", effort, ", must be 0 unless mode is SEARCH_MODE_APPROXIMATE"));
+  }
+
+  absl::Status CheckIndex() const {
+    if (!is_approximate()) return absl::OkStatus();
+    const GraphFacts* graph = snapshot().index->graph();
+    if (graph != nullptr && graph->metric == metric()) return absl::OkStatus();
+    return NoIndex(table(), MetricWord(metric()), graph == nullptr ? "" : MetricWord(graph->metric));
   }
 
   uint64_t AnswerBound(int64_t num_queries, int64_t k) const {
@@ -118,10 +159,12 @@ class NeighbourCall final : public SearchCall {
     }
     query_.metric = metric();
     query_.k = request_.k();
+    if (is_approximate()) query_.effort = request_.effort() == 0 ? kDefaultEffort : request_.effort();
     queries_.Fill(&query_, !request_.include_inputs());
     snapshot().index->Start(std::move(query_), *context().pool, StopWithCallUntimed(),
                             [self = SharedFromThis<NeighbourCall>()](NeighbourResult result) {
                               self->CountSearch(result.stats);
+                              self->exact_ = result.exact;
                               self->neighbours_ = self->queries_.Spread(std::move(result.neighbours));
                               self->EndWork(result.outcome);
                             });
@@ -136,7 +179,7 @@ class NeighbourCall final : public SearchCall {
   }
 
   absl::StatusOr<grpc::ByteBuffer> WriteAnswer() override {
-    const NeighbourAnswer answer(snapshot(), metric(), fields_, neighbours_, queries_.missing());
+    const NeighbourAnswer answer(snapshot(), metric(), exact_, fields_, neighbours_, queries_.missing());
     const int64_t limit = context().limits.max_response_bytes;
     if (answer.size() > static_cast<uint64_t>(limit)) {
       // Only long keys lead here; how many more would fit depends on which rows are found.
@@ -152,6 +195,7 @@ class NeighbourCall final : public SearchCall {
   NeighbourQueries queries_;
   NeighbourQuery query_;  // its filter is known after CheckRequest, the rest in StartWork
   Admission::Ticket ticket_;
+  bool exact_ = true;
   std::vector<std::vector<Neighbour>> neighbours_;
 };
 

@@ -73,6 +73,9 @@ uint8_t* PutMetricTail(Metric metric, uint8_t* to) {
   return PutVarintField(Scores::kHigherIsCloserFieldNumber, HigherIsCloser(metric) ? 1 : 0, to);
 }
 
+// NearestNeighbourResponse.exact, where it is true.
+constexpr uint64_t kExactSize = VarintFieldSize(1);
+
 // The vectors of `found` neighbours.
 TensorLayout VectorsLayout(const EmbeddingTable& table, NeighbourFields fields, uint64_t found) {
   TensorLayout layout;
@@ -150,15 +153,16 @@ uint64_t NeighbourAnswerBound(const Snapshot& snapshot, Metric metric, Neighbour
   const uint64_t id_size = VarintSize(static_cast<uint64_t>(snapshot.table->num_rows() - 1));
   uint64_t result = OptionalBytesFieldSize(found * id_size) + OptionalBytesFieldSize(found * sizeof(float));
   if (fields.vectors) result += BytesFieldSize(TensorSize(VectorsLayout(*snapshot.table, fields, found)));
-  return SaturatingAdd(BytesFieldSize(StampSize(snapshot)) + MetricTailSize(metric),
+  return SaturatingAdd(BytesFieldSize(StampSize(snapshot)) + MetricTailSize(metric) + kExactSize,
                        SaturatingMultiply(num_queries, BytesFieldSize(result)));
 }
 
-NeighbourAnswer::NeighbourAnswer(const Snapshot& snapshot, Metric metric, NeighbourFields fields,
+NeighbourAnswer::NeighbourAnswer(const Snapshot& snapshot, Metric metric, bool exact, NeighbourFields fields,
                                  const std::vector<std::vector<Neighbour>>& results,
                                  const std::vector<int64_t>& missing)
-    : snapshot_(snapshot), metric_(metric), fields_(fields), results_(results), missing_(missing) {
-  size_ = BytesFieldSize(StampSize(snapshot)) + MetricTailSize(metric) + PackedFieldSize(missing);
+    : snapshot_(snapshot), metric_(metric), exact_(exact), fields_(fields), results_(results), missing_(missing) {
+  size_ = BytesFieldSize(StampSize(snapshot)) + MetricTailSize(metric) + (exact ? kExactSize : 0) +
+          PackedFieldSize(missing);
   sizes_.reserve(results.size());
   for (const std::vector<Neighbour>& found : results) {
     sizes_.push_back(Measure(found));
@@ -189,6 +193,7 @@ void NeighbourAnswer::Write(uint8_t* to) const {
     to = WriteResult(results_[i], sizes_[i], to);
   }
   to = PutMetricTail(metric_, to);
+  if (exact_) to = PutVarintField(Answer::kExactFieldNumber, 1, to);
   to = PutPackedField(Answer::kMissingPositionsFieldNumber, missing_, to);
   assert(static_cast<uint64_t>(to - begin) == size_);
   static_cast<void>(begin);

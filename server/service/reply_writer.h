@@ -82,7 +82,7 @@ uint64_t NeighbourAnswerBound(const Snapshot& snapshot, Metric metric, Neighbour
 class NeighbourAnswer {
  public:
   // Borrows all. fields.keys needs a table with keys. missing: positions of the queries that name a missing row.
-  NeighbourAnswer(const Snapshot& snapshot, Metric metric, NeighbourFields fields,
+  NeighbourAnswer(const Snapshot& snapshot, Metric metric, bool exact, NeighbourFields fields,
                   const std::vector<std::vector<Neighbour>>& results, const std::vector<int64_t>& missing);
 
   // Exact bytes.
@@ -101,6 +101,7 @@ class NeighbourAnswer {
 
   const Snapshot& snapshot_;
   const Metric metric_;
+  const bool exact_;
   const NeighbourFields fields_;
   const std::vector<std::vector<Neighbour>>& results_;
   const std::vector<int64_t>& missing_;

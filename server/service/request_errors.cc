@@ -40,6 +40,18 @@ absl::Status NoKeys(const EmbeddingTable& table) {
                           {"NO_KEYS", {{"table", table.name()}}, {}});
 }
 
+absl::Status NoIndex(const EmbeddingTable& table, absl::string_view metric, absl::string_view index_metric) {
+  const std::string message =
+      index_metric.empty()
+          ? absl::StrCat("table \"", table.name(),
+                         "\" has no index for approximate searches; load it with index=hnsw, or ask for "
+                         "SEARCH_MODE_EXACT")
+          : absl::StrCat("the index of table \"", table.name(), "\" is for ", index_metric, ", not ", metric,
+                         "; load it with metric=", metric, ", or ask for SEARCH_MODE_EXACT");
+  return ErrorWithDetails(absl::StatusCode::kFailedPrecondition, message,
+                          {"NO_INDEX", {{"table", table.name()}, {"metric", std::string(metric)}}, {}});
+}
+
 absl::Status CheckEnum(absl::string_view path, int number, const google::protobuf::EnumDescriptor* type) {
   if (type->FindValueByNumber(number) != nullptr) return absl::OkStatus();
   std::string allowed;

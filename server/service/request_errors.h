@@ -25,6 +25,9 @@ absl::Status LimitExceeded(absl::string_view path, absl::string_view what, int64
 // FAILED_PRECONDITION (NO_KEYS).
 absl::Status NoKeys(const EmbeddingTable& table);
 
+// FAILED_PRECONDITION (NO_INDEX): index_metric is the metric of the table's index, empty where it has none.
+absl::Status NoIndex(const EmbeddingTable& table, absl::string_view metric, absl::string_view index_metric);
+
 // INVALID_ARGUMENT unless number is a value of the enum: "metric=17, allowed: METRIC_UNSPECIFIED (0), ...".
 absl::Status CheckEnum(absl::string_view path, int number, const google::protobuf::EnumDescriptor* type);
 

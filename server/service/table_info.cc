@@ -47,6 +47,15 @@ void FillTableInfo(const TableRecord& record, v1::TableInfo* info) {
   info->set_bytes(table.size_bytes());
   info->set_code_bytes(snapshot.index == nullptr ? 0 : snapshot.index->code_bytes());
   info->set_metric(WireMetric(snapshot.default_metric));
+  if (const GraphFacts* graph = snapshot.index == nullptr ? nullptr : snapshot.index->graph(); graph != nullptr) {
+    info->set_index("hnsw");
+    v1::HnswInfo* hnsw = info->mutable_hnsw();
+    hnsw->set_m(graph->m);
+    hnsw->set_ef_construction(graph->ef_construction);
+    hnsw->set_bytes(graph->size_bytes);
+    hnsw->set_seconds(graph->seconds);
+    hnsw->set_from_file(graph->from_file);
+  }
   info->set_has_keys(table.vocabulary() != nullptr);
   info->set_fingerprint(table.fingerprint());
   const absl::string_view format = TableFormatName(table.format());

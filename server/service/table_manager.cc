@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "proto/status_codec.h"
 #include "server/search/exact_index.h"
+#include "server/search/hnsw_index.h"
 #include "server/service/log.h"
 #include "server/service/request_errors.h"
 #include "server/table/quote.h"
@@ -22,6 +23,8 @@ using SteadyClock = std::chrono::steady_clock;
 // For calls that hold a dropped version whose memory a load needs.
 constexpr std::chrono::seconds kRoomPatience{5};
 constexpr std::chrono::milliseconds kRoomPoll{10};
+// Between two lines on how far an index is.
+constexpr std::chrono::seconds kIndexLogInterval{2};
 
 double UnixSeconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -304,6 +307,7 @@ bool TableManager::MakeRoom(const std::string& name, int64_t needed_bytes, int64
   int64_t idle_bytes = 0;
   for (const SnapshotPtr& idle : settings_.registry->Idle(name)) {
     idle_bytes += idle->table->size_bytes() + idle->index->code_bytes();
+    if (const GraphFacts* graph = idle->index->graph(); graph != nullptr) idle_bytes += graph->size_bytes;
   }
   reaper_.AwaitIdle();
   if (!fits() && TableMemoryUsed() - idle_bytes > allowed_bytes - needed_bytes) return false;
@@ -344,6 +348,29 @@ absl::StatusOr<std::unique_ptr<EmbeddingTable>> TableManager::LoadWithRoom(const
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const TableOptions& options,
                                                                          const EmbeddingTable& table,
                                                                          WorkerPool& pool) {
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> exact = BuildExactSearch(options, table, pool);
+  if (!exact.ok() || !options.hnsw) return exact;
+  const auto stop = [this] { return stopping(); };
+  const HnswParameters parameters = {MetricOf(table.metric()), options.hnsw_m, options.hnsw_ef_construction};
+  SteadyClock::time_point told = SteadyClock::now();
+  const auto progress = [&](int64_t done, int64_t all) {
+    if (SteadyClock::now() - told < kIndexLogInterval && done < all) return;
+    told = SteadyClock::now();
+    Log(LogLevel::kInfo, "building index hnsw", {{"table", options.name}, {"rows", done}, {"of", all}});
+  };
+  for (bool again = false;; again = true) {
+    absl::StatusOr<HnswParts> parts = BuildHnswParts(table, parameters, pool, stop, progress);
+    if (parts.ok()) return MakeHnswIndex(table, *std::move(exact), *std::move(parts));
+    const std::optional<OverBudget> over = OverBudgetOf(parts.status());
+    if (!over.has_value() || again || !MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
+      return parts.status();
+    }
+  }
+}
+
+absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildExactSearch(const TableOptions& options,
+                                                                               const EmbeddingTable& table,
+                                                                               WorkerPool& pool) {
   const bool asked = options.codes == CodesOption::kOn;
   const bool with_codes = asked || (options.codes == CodesOption::kAuto && table.dtype() == Dtype::kF32);
   const auto stop = [this] { return stopping(); };
@@ -400,6 +427,8 @@ void TableManager::Publish(const SnapshotPtr& snapshot, const Origin& origin) {
        {"dtype", std::string(DtypeName(table.dtype()))},
        {"size_bytes", table.size_bytes()},
        {"code_bytes", snapshot->index->code_bytes()},
+       {"index", std::string(snapshot->index->graph() != nullptr ? "hnsw" : "")},
+       {"index_bytes", snapshot->index->graph() != nullptr ? snapshot->index->graph()->size_bytes : 0},
        {"format", std::string(TableFormatName(table.format()))},
        {"keys", table.vocabulary() != nullptr},
        {"rows_without_key", table.vocabulary() != nullptr ? table.vocabulary()->rows_without_key() : table.num_rows()},

@@ -104,6 +104,8 @@ class TableManager {
   bool MakeRoom(const std::string& name, int64_t needed_bytes, int64_t allowed_bytes);
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildIndex(const TableOptions& options, const EmbeddingTable& table,
                                                              WorkerPool& pool);
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactSearch(const TableOptions& options,
+                                                                   const EmbeddingTable& table, WorkerPool& pool);
   absl::StatusOr<SnapshotPtr> Prepare(const TableSource& source, uint64_t version, WorkerPool& pool);
   absl::Status CheckAgainstServing(const TableSource& source, uint64_t version, const EmbeddingTable& table);
   // folder_version: 0 for a file.

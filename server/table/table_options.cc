@@ -53,6 +53,29 @@ absl::Status SetDtype(string_view value, TableOptions* options) {
   return options->dtype.has_value() ? absl::OkStatus() : NotAllowed("dtype", value, kDtypeNames);
 }
 
+// A whole number of [least, most].
+absl::Status SetNumber(string_view key, string_view value, int least, int most, int* to) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *to);
+  if (error == std::errc() && end == value.data() + value.size() && *to >= least && *to <= most) {
+    return absl::OkStatus();
+  }
+  return NotAllowed(key, value, absl::StrCat("integers from ", least, " to ", most));
+}
+
+absl::Status SetIndex(string_view value, TableOptions* options) {
+  if (value != "hnsw") return NotAllowed("index", value, "hnsw");
+  options->hnsw = true;
+  return absl::OkStatus();
+}
+
+absl::Status SetHnswM(string_view value, TableOptions* options) {
+  return SetNumber("hnsw-m", value, kMinHnswM, kMaxHnswM, &options->hnsw_m);
+}
+
+absl::Status SetHnswEfConstruction(string_view value, TableOptions* options) {
+  return SetNumber("hnsw-ef-construction", value, 1, kMaxHnswEfConstruction, &options->hnsw_ef_construction);
+}
+
 absl::Status SetDim(string_view value, TableOptions* options) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), options->dim);
   if (error != std::errc() || end != value.data() + value.size() || options->dim < 1) {
@@ -137,6 +160,9 @@ constexpr Option kOptions[] = {
     {"duplicate-keys", SetDuplicateKeys},
     {"metric", SetMetric},
     {"codes", SetCodes},
+    {"index", SetIndex},
+    {"hnsw-m", SetHnswM},
+    {"hnsw-ef-construction", SetHnswEfConstruction},
     {"allow-non-finite", SetAllowNonFinite},
     {"default-row", SetDefaultRow},
     {"allow-dim-change", SetAllowDimChange},
@@ -289,6 +315,10 @@ absl::StatusOr<TableOptions> MakeTableOptions(string_view name, string_view path
       return Refused(absl::StrCat(
           "table option ", key, "= needs vocab=, files of format=", TableFormatName(options.format), " hold no keys"));
     }
+  }
+  for (const string_view key : {"hnsw-m", "hnsw-ef-construction"}) {
+    if (options.hnsw || std::find(seen.begin(), seen.end(), key) == seen.end()) continue;
+    return Refused(absl::StrCat("table option ", key, "= needs index=hnsw"));
   }
   if (absl::Status status = CheckTogether(options); !status.ok()) return status;
   return options;

@@ -42,6 +42,11 @@ bool HoldsKeys(TableFormat format);
 // memory allows.
 enum class CodesOption : uint8_t { kAuto, kOn, kOff };
 
+// Bounds of hnsw-m= and hnsw-ef-construction=.
+inline constexpr int kMinHnswM = 2;
+inline constexpr int kMaxHnswM = 128;
+inline constexpr int kMaxHnswEfConstruction = 4096;
+
 // The value of metric=, kept as a word here: only search/ knows what a metric means.
 enum class TableMetric : uint8_t { kCosine, kDot, kEuclidean };
 
@@ -56,6 +61,9 @@ struct TableOptions {
   KeyPolicy keys;                             // invalid-keys=refuse|skip, duplicate-keys=refuse|first
   TableMetric metric = TableMetric::kCosine;  // metric=cosine|dot|euclidean
   CodesOption codes = CodesOption::kAuto;     // codes=auto|on|off
+  bool hnsw = false;                          // index=hnsw: a graph for approximate searches, by the table's metric
+  int hnsw_m = 16;                            // hnsw-m=: kMinHnswM..kMaxHnswM
+  int hnsw_ef_construction = 200;             // hnsw-ef-construction=: 1..kMaxHnswEfConstruction
   std::string default_row;                    // default-row=: a row id, or a key that is no number; empty: none
   bool allow_non_finite = false;              // allow-non-finite=true|false
   bool allow_dim_change = false;              // allow-dim-change=true|false: a reload may bring another width

@@ -52,9 +52,9 @@ std::vector<float> Values(Shape shape, int64_t num_rows, uint64_t seed) {
 
 std::unique_ptr<NeighbourIndex> IndexOf(const EmbeddingTable& table, Metric metric = Metric::kCosine) {
   WorkerPool pool(kBuildThreads);
-  auto index = BuildHnswIndex(table, BuildExactIndex(table, pool), {metric, 16, 100}, pool);
-  EXPECT_TRUE(index.ok()) << index.status();
-  return *std::move(index);
+  absl::StatusOr<HnswParts> parts = BuildHnswParts(table, {metric, 16, 100}, pool);
+  EXPECT_TRUE(parts.ok()) << parts.status();
+  return MakeHnswIndex(table, BuildExactIndex(table, pool), *std::move(parts));
 }
 
 std::vector<VectorView> Views(const std::vector<float>& vectors) {
