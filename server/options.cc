@@ -117,8 +117,8 @@ std::vector<Setting> MakeSettings() {
   std::vector<Setting> all;
   all.push_back({"table", tables, "NAME=PATH[,key=value...]",
                  "a table to serve, repeatable; keys: tensor, format, dtype, dim, vocab,\n"
-                 "invalid-keys, duplicate-keys, metric, codes, default-row, allow-non-finite,\n"
-                 "allow-dim-change",
+                 "invalid-keys, duplicate-keys, metric, codes, index, hnsw-m, hnsw-ef-construction,\n"
+                 "default-row, allow-non-finite, allow-dim-change",
                  ValueKind::kStringList,
                  [](absl::string_view text, ServerOptions& options) {
                    absl::StatusOr<TableOptions> table = ParseTableOptions(text);

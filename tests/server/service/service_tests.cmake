@@ -13,6 +13,7 @@ embedding_test(NAME search_service_test
   LIBRARIES embedding::service LABELS unit)
 target_compile_definitions(search_service_test PRIVATE EMBEDDING_SAMPLE_DIR="${CMAKE_SOURCE_DIR}/deploy/sample")
 embedding_test(NAME field_counts_test SOURCES field_counts_test.cc LIBRARIES embedding::service LABELS unit)
+embedding_test(NAME approximate_test SOURCES approximate_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME table_service_test SOURCES table_service_test.cc LIBRARIES embedding::service LABELS unit)
 embedding_test(NAME snapshot_test SOURCES snapshot_test.cc snapshot_reaper_test.cc LIBRARIES embedding::service LABELS unit tsan)
 embedding_test(NAME table_admin_service_test SOURCES table_admin_service_test.cc LIBRARIES embedding::service LABELS unit)

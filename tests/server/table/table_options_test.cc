@@ -48,6 +48,13 @@ TEST(TableOptionsTest, EveryOptionIsRead) {
   EXPECT_EQ(ParseTableOptions("t=t.npy")->codes, CodesOption::kAuto);
   EXPECT_EQ(ParseTableOptions("t=t.npy,codes=on")->codes, CodesOption::kOn);
   EXPECT_EQ(ParseTableOptions("t=t.npy,codes=off")->codes, CodesOption::kOff);
+  EXPECT_FALSE(ParseTableOptions("t=t.npy")->hnsw);
+  const absl::StatusOr<TableOptions> indexed =
+      ParseTableOptions("t=t.npy,hnsw-m=128,index=hnsw,hnsw-ef-construction=4096");
+  ASSERT_TRUE(indexed.ok()) << indexed.status();
+  EXPECT_TRUE(indexed->hnsw);
+  EXPECT_EQ(indexed->hnsw_m, 128);
+  EXPECT_EQ(indexed->hnsw_ef_construction, 4096);
 
   const absl::StatusOr<TableOptions> named = ParseTableOptions("t=m.safetensors,tensor=a=b,metric=euclidean");
   ASSERT_THAT(named, Succeeds());
@@ -108,8 +115,14 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"t=x,allow-non-finite=True", "allowed are true, false"},
         RefusedCase{"t=x,tensr=a",
                     "unknown table option \"tensr\", did you mean tensor? Options are tensor, format, dtype, "
-                    "dim, vocab, invalid-keys, duplicate-keys, metric, codes, allow-non-finite"},
-        RefusedCase{"t=x,index=hnsw", "unknown table option \"index\""},
+                    "dim, vocab, invalid-keys, duplicate-keys, metric, codes, index, hnsw-m"},
+        RefusedCase{"t=x,index=ivf", "index=ivf: allowed are hnsw"},
+        RefusedCase{"t=x,hnsw-m=16", "hnsw-m= needs index=hnsw"},
+        RefusedCase{"t=x,hnsw-ef-construction=9", "hnsw-ef-construction= needs index=hnsw"},
+        RefusedCase{"t=x,index=hnsw,hnsw-m=1", "hnsw-m=1: allowed are integers from 2 to 128"},
+        RefusedCase{"t=x,index=hnsw,hnsw-m=129", "hnsw-m=129: allowed are integers from 2 to 128"},
+        RefusedCase{"t=x,index=hnsw,hnsw-ef-construction=0", "allowed are integers from 1 to 4096"},
+        RefusedCase{"t=x,index=hnsw,hnsw-ef-construction=4097", "allowed are integers from 1 to 4096"},
         RefusedCase{"t=x,a\nb=1", "unknown table option \"a\\nb\""},
         RefusedCase{"t=x,format=safetensors,dtype=F32", "dtype= is for format=raw, not safetensors"},
         RefusedCase{"t=x,dim=3,format=npy", "dim= is for format=raw, not npy"},
