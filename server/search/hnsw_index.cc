@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/search/hnsw_file.h"
 #include "server/search/hnsw_search.h"
 
 namespace embedding {
@@ -51,6 +52,20 @@ absl::StatusOr<HnswParts> BuildHnswParts(const EmbeddingTable& table, const Hnsw
   if (!graph.ok()) return graph.status();
   GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
   facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return HnswParts{*std::move(outsiders), *std::move(graph), facts};
+}
+
+absl::StatusOr<HnswParts> ReadHnswParts(const EmbeddingTable& table, const std::string& path,
+                                        const HnswParameters& parameters, WorkerPool& pool, const StopPredicate& stop) {
+  const auto begin = std::chrono::steady_clock::now();
+  absl::StatusOr<HnswGraph> graph = ReadHnswFile(path, table.fingerprint(), parameters, table.num_rows());
+  if (!graph.ok()) return graph.status();
+  // What lies outside follows from the rows alone.
+  absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, parameters.metric, pool, stop);
+  if (!outsiders.ok()) return outsiders.status();
+  GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
+  facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  facts.from_file = true;
   return HnswParts{*std::move(outsiders), *std::move(graph), facts};
 }
 

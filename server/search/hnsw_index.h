@@ -25,6 +25,11 @@ absl::StatusOr<HnswParts> BuildHnswParts(const EmbeddingTable& table, const Hnsw
                                          WorkerPool& pool, const StopPredicate& stop = {},
                                          const HnswProgress& progress = {});
 
+// The same with the graph of a file (hnsw_file.h) of this table. Errors as ReadHnswFile, CANCELLED as above.
+absl::StatusOr<HnswParts> ReadHnswParts(const EmbeddingTable& table, const std::string& path,
+                                        const HnswParameters& parameters, WorkerPool& pool,
+                                        const StopPredicate& stop = {});
+
 // An index of an exact one and a graph, all of one table, which outlives them.
 //
 // Searches with an effort, by the graph's metric, walk through the graph; their neighbours have canonical scores, in

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "proto/status_codec.h"
 #include "server/search/exact_index.h"
+#include "server/search/hnsw_file.h"
 #include "server/search/hnsw_index.h"
 #include "server/service/log.h"
 #include "server/service/request_errors.h"
@@ -350,22 +351,40 @@ absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const T
                                                                          WorkerPool& pool) {
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> exact = BuildExactSearch(options, table, pool);
   if (!exact.ok() || !options.hnsw) return exact;
+  absl::StatusOr<HnswParts> parts = MakeGraph(options, table, pool);
+  const std::optional<OverBudget> over = OverBudgetOf(parts.status());
+  if (over.has_value() && MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
+    parts = MakeGraph(options, table, pool);
+  }
+  if (!parts.ok()) return parts.status();
+  return MakeHnswIndex(table, *std::move(exact), *std::move(parts));
+}
+
+// From the file beside the table, if that is there and fits; else it is built, and the file is written.
+absl::StatusOr<HnswParts> TableManager::MakeGraph(const TableOptions& options, const EmbeddingTable& table,
+                                                  WorkerPool& pool) {
   const auto stop = [this] { return stopping(); };
   const HnswParameters parameters = {MetricOf(table.metric()), options.hnsw_m, options.hnsw_ef_construction};
+  const std::string path = HnswFilePath(options.path, options.name);
+  absl::StatusOr<HnswParts> parts = ReadHnswParts(table, path, parameters, pool, stop);
+  if (parts.ok() || absl::IsCancelled(parts.status()) || absl::IsResourceExhausted(parts.status())) return parts;
+  if (!absl::IsNotFound(parts.status())) {
+    Log(LogLevel::kWarning, "the file of the index does not serve, it is built anew",
+        {{"table", options.name}, {"path", InMessage(path)}, {"reason", std::string(parts.status().message())}});
+  }
   SteadyClock::time_point told = SteadyClock::now();
   const auto progress = [&](int64_t done, int64_t all) {
     if (SteadyClock::now() - told < kIndexLogInterval && done < all) return;
     told = SteadyClock::now();
-    Log(LogLevel::kInfo, "building index hnsw", {{"table", options.name}, {"rows", done}, {"of", all}});
+    Log(LogLevel::kInfo, "building index", {{"table", options.name}, {"rows", done}, {"of", all}});
   };
-  for (bool again = false;; again = true) {
-    absl::StatusOr<HnswParts> parts = BuildHnswParts(table, parameters, pool, stop, progress);
-    if (parts.ok()) return MakeHnswIndex(table, *std::move(exact), *std::move(parts));
-    const std::optional<OverBudget> over = OverBudgetOf(parts.status());
-    if (!over.has_value() || again || !MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
-      return parts.status();
-    }
+  parts = BuildHnswParts(table, parameters, pool, stop, progress);
+  if (!parts.ok()) return parts;
+  if (absl::Status s = WriteHnswFile(path, table.fingerprint(), parts->graph); !s.ok()) {
+    Log(LogLevel::kWarning, "the index is not kept for the next start",
+        {{"table", options.name}, {"path", InMessage(path)}, {"reason", std::string(s.message())}});
   }
+  return parts;
 }
 
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildExactSearch(const TableOptions& options,

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
+#include "server/search/hnsw_index.h"
 #include "server/service/metrics.h"
 #include "server/service/snapshot.h"
 #include "server/service/snapshot_reaper.h"
@@ -106,6 +107,7 @@ class TableManager {
                                                              WorkerPool& pool);
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactSearch(const TableOptions& options,
                                                                    const EmbeddingTable& table, WorkerPool& pool);
+  absl::StatusOr<HnswParts> MakeGraph(const TableOptions& options, const EmbeddingTable& table, WorkerPool& pool);
   absl::StatusOr<SnapshotPtr> Prepare(const TableSource& source, uint64_t version, WorkerPool& pool);
   absl::Status CheckAgainstServing(const TableSource& source, uint64_t version, const EmbeddingTable& table);
   // folder_version: 0 for a file.

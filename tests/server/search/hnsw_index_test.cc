@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
-#include <future>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "server/search/hnsw_file.h"
 #include "server/table/table_memory.h"
 #include "tests/server/search/search_testing.h"
 
@@ -350,6 +354,98 @@ TEST(HnswIndexTest, GraphCountsAgainstTheMemoryOfTables) {
   const auto graph = BuildHnswGraph(*shared.table, *outsiders, {Metric::kCosine, 16, 100}, pool);
   SetTableMemoryLimit(0);
   EXPECT_TRUE(OverBudgetOf(graph.status()).has_value()) << graph.status();
+}
+
+// A folder that is gone with the test.
+class HnswFileTest : public ::testing::Test {
+ protected:
+  HnswFileTest() : folder_(std::filesystem::temp_directory_path() / "hnsw_file_test.XXXXXX") {
+    std::string name = folder_.string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    path_ = (folder_ / "t.npy.t.hnsw").string();
+  }
+  ~HnswFileTest() override {
+    std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string Bytes() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void Replace(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+  absl::Status ReadAgain(const HnswParameters& parameters) const {
+    return ReadHnswFile(path_, table_->fingerprint(), parameters, table_->num_rows()).status();
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+  WorkerPool pool_{1};
+  const HnswParameters parameters_ = {Metric::kCosine, 8, 40};
+  std::unique_ptr<EmbeddingTable> table_ = TableOf(Dtype::kF32, kDim, Values(Shape::kGaussian, 3000, 9));
+};
+
+TEST_F(HnswFileTest, GraphReadBackAnswersAsTheOneWritten) {
+  absl::StatusOr<HnswParts> built = BuildHnswParts(*table_, parameters_, pool_);
+  ASSERT_TRUE(built.ok());
+  EXPECT_EQ(ReadAgain(parameters_).code(), absl::StatusCode::kNotFound);
+  ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());
+  ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());  // in place of the first
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+  absl::StatusOr<HnswParts> read = ReadHnswParts(*table_, path_, parameters_, pool_);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->facts.from_file);
+  EXPECT_EQ(read->facts.size_bytes, built->facts.size_bytes);
+  const auto one = MakeHnswIndex(*table_, BuildExactIndex(*table_, pool_), *std::move(built));
+  const auto other = MakeHnswIndex(*table_, BuildExactIndex(*table_, pool_), *std::move(read));
+  const std::vector<float> vectors = Values(Shape::kGaussian, 30, 10);
+  NeighbourQuery query{Metric::kCosine, 10, Views(vectors)};
+  query.effort = 40;
+  const NeighbourResult found = Search(*one, query, pool_);
+  EXPECT_FALSE(found.exact);
+  EXPECT_EQ(found.neighbours, Search(*other, query, pool_).neighbours);
+}
+
+TEST_F(HnswFileTest, FilesOfOtherRowsOrParametersAreToldApart) {
+  const absl::StatusOr<HnswParts> built = BuildHnswParts(*table_, parameters_, pool_);
+  ASSERT_TRUE(built.ok());
+  ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());
+  for (const HnswParameters& other :
+       {HnswParameters{Metric::kDot, 8, 40}, {Metric::kCosine, 9, 40}, {Metric::kCosine, 8, 41}}) {
+    EXPECT_EQ(ReadAgain(other).code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(ReadHnswFile(path_, std::string(32, '0'), parameters_, 3000).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(HnswFileTest, BrokenFilesAreRefused) {
+  const absl::StatusOr<HnswParts> built = BuildHnswParts(*table_, parameters_, pool_);
+  ASSERT_TRUE(built.ok());
+  ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());
+  const std::string whole = Bytes();
+  std::vector<std::string> broken = {"", "hello", whole.substr(0, 95), whole.substr(0, whole.size() - 1), whole + "x"};
+  std::mt19937_64 random(12);
+  for (int i = 0; i < 200; ++i) {
+    // Any one bit, but of the header's parameters and fingerprint, which say that the file is another's.
+    const size_t at = i == 0 ? 3 : 80 + random() % (whole.size() - 80);
+    broken.push_back(whole);
+    broken.back()[at] = static_cast<char>(broken.back()[at] ^ (1 << random() % 8));
+  }
+  for (const std::string& bytes : broken) {
+    Replace(bytes);
+    EXPECT_EQ(ReadAgain(parameters_).code(), absl::StatusCode::kDataLoss);
+  }
+  Replace(whole);
+  EXPECT_EQ(ReadAgain(parameters_), absl::OkStatus());
+}
+
+TEST_F(HnswFileTest, PlaceThatCannotBeWrittenIsNamedByItsReason) {
+  const absl::StatusOr<HnswParts> built = BuildHnswParts(*table_, parameters_, pool_);
+  ASSERT_TRUE(built.ok());
+  const absl::Status status = WriteHnswFile((folder_ / "none" / "f").string(), table_->fingerprint(), built->graph);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "cannot be created: No such file or directory");
 }
 
 }  // namespace
