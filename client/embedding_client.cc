@@ -91,6 +91,74 @@ const char* BatchName(const Source& source) {
   return std::holds_alternative<client::Ids>(source) ? "ids" : "keys";
 }
 
+// Sizes that contradict each other, or that no result can hold.
+absl::Status CheckSides(const client::SimilarityRequest& request) {
+  if (absl::Status s = client::CheckVectors(request.left, "left"); !s.ok()) return s;
+  if (absl::Status s = client::CheckVectors(request.right, "right"); !s.ok()) return s;
+  const size_t n = CountOf(request.left);
+  const size_t m = CountOf(request.right);
+  const bool all_pairs = request.layout == Layout::kAllPairs;
+  if (!all_pairs && request.reduce == client::Reduce::kNone && n != m) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("left holds ", n, " vectors and right ", m, "; the pairwise layout needs as many on both sides"));
+  }
+  if (all_pairs && m != 0 && n > kMaxScores / m) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("left x right are ", n, " x ", m, " scores, more than the ", kMaxScores, " of one result"));
+  }
+  return absl::OkStatus();
+}
+
+// One tile of a Similarity.
+v1::SimilarityRequest TileToWire(const client::SimilarityRequest& request, const TableRef& table, Range left,
+                                 Range right) {
+  v1::SimilarityRequest wire;
+  *wire.mutable_table() = client::ToWire(table);
+  client::VectorsToWire(request.left, left, *wire.mutable_left());
+  client::VectorsToWire(request.right, right, *wire.mutable_right());
+  wire.set_layout(client::ToWire(request.layout));
+  wire.set_metric(client::ToWire(request.metric));
+  wire.set_reduce(client::ToWire(request.reduce));
+  wire.set_missing(client::ToWire(request.missing));
+  return wire;
+}
+
+// Of one tile, once for each range of either side: under all_pairs tiles lie beside and below each other.
+absl::Status TakeMissing(const v1::SimilarityResponse& response, bool all_pairs, Range left, Range right,
+                         client::SimilarityResult& result) {
+  if (!all_pairs || right.begin == 0) {
+    absl::Status status =
+        client::TakePositions(response.missing_left(), left.begin, left.size(), "missing_left", result.missing_left);
+    if (!status.ok()) return status;
+  }
+  if (all_pairs && left.begin != 0) return absl::OkStatus();
+  return client::TakePositions(response.missing_right(), right.begin, right.size(), "missing_right",
+                               result.missing_right);
+}
+
+// Some of the queries of a NearestNeighbour.
+v1::NearestNeighbourRequest QueriesToWire(const client::NearestNeighbourRequest& request, const TableRef& table,
+                                          Range part) {
+  v1::NearestNeighbourRequest wire;
+  *wire.mutable_table() = client::ToWire(table);
+  if (!request.examples.empty()) {
+    client::ExamplesToWire(std::span(request.examples).subspan(part.begin, part.size()), *wire.mutable_examples());
+  } else {
+    client::VectorsToWire(request.targets, part, *wire.mutable_targets());
+  }
+  client::FilterToWire(request.filter, *wire.mutable_filter());
+  if (request.score_threshold) wire.set_score_threshold(*request.score_threshold);
+  wire.set_missing(client::ToWire(request.missing));
+  wire.set_k(request.k);
+  wire.set_metric(client::ToWire(request.metric));
+  if (request.mode == client::SearchMode::kApproximate) wire.set_mode(v1::SEARCH_MODE_APPROXIMATE);
+  wire.set_effort(request.effort);
+  wire.set_include_inputs(request.include_inputs);
+  wire.set_return_keys(request.return_keys);
+  wire.set_return_vectors(request.return_vectors);
+  return wire;
+}
+
 }  // namespace
 
 class EmbeddingClient::Impl {
@@ -244,20 +312,11 @@ std::unique_ptr<LookupStream> EmbeddingClient::OpenLookupStream(const CallOption
 
 absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const client::SimilarityRequest& request,
                                                                      const CallOptions& call) {
-  if (absl::Status s = client::CheckVectors(request.left, "left"); !s.ok()) return s;
-  if (absl::Status s = client::CheckVectors(request.right, "right"); !s.ok()) return s;
+  if (absl::Status s = CheckSides(request); !s.ok()) return s;
   const size_t n = CountOf(request.left);
   const size_t m = CountOf(request.right);
   const bool all_pairs = request.layout == Layout::kAllPairs;
   const bool reduced = request.reduce != client::Reduce::kNone;
-  if (!all_pairs && !reduced && n != m) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("left holds ", n, " vectors and right ", m, "; the pairwise layout needs as many on both sides"));
-  }
-  if (all_pairs && m != 0 && n > kMaxScores / m) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("left x right are ", n, " x ", m, " scores, more than the ", kMaxScores, " of one result"));
-  }
   const Deadline deadline = impl_->DeadlineFor(call);
   return impl_->WithFacts<client::SimilarityResult>(
       nullptr, deadline, [&](const Facts& facts) -> absl::StatusOr<client::SimilarityResult> {
@@ -274,33 +333,18 @@ absl::StatusOr<client::SimilarityResult> EmbeddingClient::Similarity(const clien
         result.scores.resize(reduced ? 1 : all_pairs ? n * m : n);
         const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
           const auto& [left, right] = parts[i];
-          v1::SimilarityRequest wire;
-          *wire.mutable_table() = client::ToWire(table);
-          client::VectorsToWire(request.left, left, *wire.mutable_left());
-          client::VectorsToWire(request.right, right, *wire.mutable_right());
-          wire.set_layout(client::ToWire(request.layout));
-          wire.set_metric(client::ToWire(request.metric));
-          wire.set_reduce(client::ToWire(request.reduce));
-          wire.set_missing(client::ToWire(request.missing));
           v1::SimilarityResponse response;
-          absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::Similarity, wire, deadline, response);
+          absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::Similarity,
+                                            TileToWire(request, table, left, right), deadline, response);
           const size_t width = all_pairs ? right.size() : 1;
           const size_t height = reduced ? 1 : left.size();
           std::vector<float> scores(height * width);
           if (status.ok()) status = client::TakeScores(*response.mutable_scores(), scores);
-          // Once for each range of either side, the tiles of which lie beside and below each other.
           if (i == 0) {
             result.missing_left.clear();
             result.missing_right.clear();
           }
-          if (status.ok() && (!all_pairs || right.begin == 0)) {
-            status = client::TakePositions(response.missing_left(), left.begin, left.size(), "missing_left",
-                                           result.missing_left);
-          }
-          if (status.ok() && (!all_pairs || left.begin == 0)) {
-            status = client::TakePositions(response.missing_right(), right.begin, right.size(), "missing_right",
-                                           result.missing_right);
-          }
+          if (status.ok()) status = TakeMissing(response, all_pairs, left, right, result);
           if (!status.ok()) {
             return parts.size() == 1
                        ? status
@@ -348,26 +392,9 @@ absl::StatusOr<client::NearestNeighbourResult> EmbeddingClient::NearestNeighbour
     client::NearestNeighbourResult result;
     result.results.resize(num_queries);
     const auto send = [&](size_t i, const TableRef& table) -> absl::StatusOr<TableStamp> {
-      v1::NearestNeighbourRequest wire;
-      *wire.mutable_table() = client::ToWire(table);
-      if (by_examples) {
-        client::ExamplesToWire(std::span(request.examples).subspan(parts[i].begin, parts[i].size()),
-                               *wire.mutable_examples());
-      } else {
-        client::VectorsToWire(request.targets, parts[i], *wire.mutable_targets());
-      }
-      client::FilterToWire(request.filter, *wire.mutable_filter());
-      if (request.score_threshold) wire.set_score_threshold(*request.score_threshold);
-      wire.set_missing(client::ToWire(request.missing));
-      wire.set_k(request.k);
-      wire.set_metric(client::ToWire(request.metric));
-      if (request.mode == client::SearchMode::kApproximate) wire.set_mode(v1::SEARCH_MODE_APPROXIMATE);
-      wire.set_effort(request.effort);
-      wire.set_include_inputs(request.include_inputs);
-      wire.set_return_keys(request.return_keys);
-      wire.set_return_vectors(request.return_vectors);
       v1::NearestNeighbourResponse response;
-      absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::NearestNeighbour, wire, deadline, response);
+      absl::Status status = impl_->Send(&v1::EmbeddingService::Stub::NearestNeighbour,
+                                        QueriesToWire(request, table, parts[i]), deadline, response);
       if (status.ok()) {
         status = client::TakeNeighbours(response, request,
                                         std::span(result.results).subspan(parts[i].begin, parts[i].size()));

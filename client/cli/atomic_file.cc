@@ -23,7 +23,8 @@ absl::Status Exists(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(EscapedText(path), " exists; --force replaces it"));
 }
 
-std::string FolderOf(const std::string& path) {
+// As a path that can be opened.
+std::string OwnFolder(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
@@ -77,7 +78,7 @@ absl::Status AtomicFile::Commit() {
   }
   if (renamed != 0) return errno == EEXIST && !may_replace_ ? Exists(path_) : Failed(path_, "be renamed");
   temporary_.clear();
-  const int folder = open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder = open(OwnFolder(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     // Not every file system can; the data themselves are safe.
     fsync(folder);

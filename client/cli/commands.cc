@@ -259,6 +259,11 @@ class Runner {
   }
 
   int Similarity();
+  // Sides and layout of a request: vectors on the left and rows on the right (the sides are then empty)...
+  absl::StatusOr<Sides> SetAgainst(const VectorSource& vectors, const VectorSource& rows,
+                                   SimilarityRequest& request) const;
+  // ... or operands of one kind, of which the sides tell which stand where.
+  absl::StatusOr<Sides> SetBeside(const VectorSource& operands, SimilarityRequest& request) const;
 
   int Neighbours() {
     if (HasRows() == !command_.vectors.empty()) {
@@ -389,6 +394,26 @@ class Runner {
   std::unique_ptr<EmbeddingClient> client_;
 };
 
+absl::StatusOr<Sides> Runner::SetAgainst(const VectorSource& vectors, const VectorSource& rows,
+                                         SimilarityRequest& request) const {
+  request.left = vectors;
+  request.right = rows;
+  request.layout = command_.pairing == Pairing::kPairwise ? Layout::kPairwise : Layout::kAllPairs;
+  const bool in_pairs = request.layout == Layout::kPairwise && command_.reduce == Reduce::kNone;
+  if (!in_pairs || CountOf(vectors) == CountOf(rows)) return Sides();
+  return absl::InvalidArgumentError(absl::StrCat("--layout pairwise needs as many vectors as rows, given ",
+                                                 CountOf(vectors), " and ", CountOf(rows)));
+}
+
+absl::StatusOr<Sides> Runner::SetBeside(const VectorSource& operands, SimilarityRequest& request) const {
+  absl::StatusOr<Sides> sides = PairUp(CountOf(operands), command_.pairing);
+  if (!sides.ok()) return sides.status();
+  request.left = Picked(operands, sides->left);
+  request.right = Picked(operands, sides->right);
+  request.layout = sides->layout;
+  return sides;
+}
+
 int Runner::Similarity() {
   if (!HasRows() && command_.vectors.empty()) return Usage(Nothing("keys as words, --ids or --vector"));
   VectorSource rows;
@@ -408,26 +433,11 @@ int Runner::Similarity() {
   request.metric = command_.metric;
   request.missing = command_.missing;
   request.reduce = command_.reduce;
-  const bool reduced = command_.reduce != Reduce::kNone;
   const bool mixed = HasRows() && !command_.vectors.empty();
   const VectorSource& operands = HasRows() ? rows : vectors;  // of the one kind there is, unless mixed
-  absl::StatusOr<Sides> sides = Sides();
-  if (mixed) {
-    request.left = vectors;
-    request.right = rows;
-    request.layout = command_.pairing == Pairing::kPairwise ? Layout::kPairwise : Layout::kAllPairs;
-    if (request.layout == Layout::kPairwise && !reduced && CountOf(vectors) != CountOf(rows)) {
-      return Usage(absl::InvalidArgumentError(absl::StrCat("--layout pairwise needs as many vectors as rows, given ",
-                                                           CountOf(vectors), " and ", CountOf(rows))));
-    }
-  } else {
-    sides = PairUp(CountOf(operands), command_.pairing);
-    if (!sides.ok()) return Usage(sides.status());
-    request.left = Picked(operands, sides->left);
-    request.right = Picked(operands, sides->right);
-    request.layout = sides->layout;
-  }
-  if (reduced) request.layout = Layout::kPairwise;
+  const absl::StatusOr<Sides> sides = mixed ? SetAgainst(vectors, rows, request) : SetBeside(operands, request);
+  if (!sides.ok()) return Usage(sides.status());
+  if (command_.reduce != Reduce::kNone) request.layout = Layout::kPairwise;
   const absl::StatusOr<SimilarityResult> result = client_->Similarity(request, TimeLeft());
   if (!result.ok()) return Failed(result.status());
   Missing missing;
@@ -435,18 +445,14 @@ int Runner::Similarity() {
   AddMissing(request.right, result->missing_right, missing);
   const absl::StatusOr<std::vector<std::string>> labels = LabelsOf(operands, result->table, missing);
   if (!labels.ok()) return Failed(labels.status());
-  if (reduced) {
-    const auto mean_of = [](const std::vector<std::string>& names) {
-      return absl::StrCat("mean of ", absl::StrJoin(names, ", "));
-    };
-    const std::string left = mean_of(mixed ? *LabelsOf(vectors, result->table) : Picked(*labels, sides->left));
-    const std::string right = mean_of(mixed ? *labels : Picked(*labels, sides->right));
-    PrintSimilarity(*result, {left}, {right}, command_.output, out_);
-  } else if (mixed) {
-    PrintSimilarity(*result, *LabelsOf(vectors, result->table), *labels, command_.output, out_);
-  } else {
-    PrintSimilarity(*result, Picked(*labels, sides->left), Picked(*labels, sides->right), command_.output, out_);
+  std::vector<std::string> left = mixed ? *LabelsOf(vectors, result->table) : Picked(*labels, sides->left);
+  std::vector<std::string> right = mixed ? *labels : Picked(*labels, sides->right);
+  if (command_.reduce != Reduce::kNone) {
+    for (std::vector<std::string>* names : {&left, &right}) {
+      *names = {absl::StrCat("mean of ", absl::StrJoin(*names, ", "))};
+    }
   }
+  PrintSimilarity(*result, left, right, command_.output, out_);
   return Done();
 }
 

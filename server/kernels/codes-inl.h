@@ -227,26 +227,37 @@ HWY_INLINE void CodeTile(const T* queries, size_t query_stride, const uint8_t* r
 }
 
 template <typename T, size_t kQueries>
-void CodeRowsForQueries(const T* queries, size_t query_stride, const CodeBlock& rows, int32_t* dots) {
+void CodeRowsForQueries(const T* queries, size_t query_stride, const CodeBlock& rows, int32_t* dots,
+                        size_t dots_stride) {
   size_t i = 0;
   for (; i + kCodeTileRows <= rows.count; i += kCodeTileRows) {
     CodeTile<T, kCodeTileRows, kQueries>(queries, query_stride, rows.data + i * rows.dim, rows.dim, dots + i,
-                                         rows.count);
+                                         dots_stride);
   }
   for (; i < rows.count; ++i) {
-    CodeTile<T, 1, kQueries>(queries, query_stride, rows.data + i * rows.dim, rows.dim, dots + i, rows.count);
+    CodeTile<T, 1, kQueries>(queries, query_stride, rows.data + i * rows.dim, rows.dim, dots + i, dots_stride);
   }
 }
 
+// Rows that all queries are multiplied with, one tile after the other, stay in the first-level cache: from the second
+// one a tile waits for its rows as long as it computes.
+constexpr size_t kCodeCacheBytes = size_t{24} << 10;
+
 template <typename T>
 void CodeDots(const CodedQueries<T>& queries, const CodeBlock& rows, int32_t* dots) {
-  size_t q = 0;
-  for (; q + kCodeTileQueries <= queries.count; q += kCodeTileQueries) {
-    CodeRowsForQueries<T, kCodeTileQueries>(queries.data + q * queries.stride, queries.stride, rows,
-                                            dots + q * rows.count);
-  }
-  for (; q < queries.count; ++q) {
-    CodeRowsForQueries<T, 1>(queries.data + q * queries.stride, queries.stride, rows, dots + q * rows.count);
+  const size_t tiles = queries.count < kCodeTileQueries ? rows.count : kCodeCacheBytes / (rows.dim * kCodeTileRows);
+  const size_t piece = std::max<size_t>(1, tiles) * kCodeTileRows;
+  for (size_t first = 0; first < rows.count; first += piece) {
+    const CodeBlock part = {rows.data + first * rows.dim, std::min(piece, rows.count - first), rows.dim};
+    size_t q = 0;
+    for (; q + kCodeTileQueries <= queries.count; q += kCodeTileQueries) {
+      CodeRowsForQueries<T, kCodeTileQueries>(queries.data + q * queries.stride, queries.stride, part,
+                                              dots + q * rows.count + first, rows.count);
+    }
+    for (; q < queries.count; ++q) {
+      CodeRowsForQueries<T, 1>(queries.data + q * queries.stride, queries.stride, part, dots + q * rows.count + first,
+                               rows.count);
+    }
   }
 }
 

@@ -36,6 +36,8 @@ class CandidatePass {
   virtual std::unique_ptr<Lane> StartLane(size_t block_rows) const = 0;
   // Bytes that one row costs to read.
   virtual size_t row_bytes() const = 0;
+  // Multiply-adds that it does while one of float32 is done.
+  virtual int64_t speed() const { return 1; }
   // Rows that the pass does not judge and that must be scored canonically, ascending.
   virtual std::span<const int64_t> unjudged() const = 0;
   // Rows of zeros that the pass does not judge, ascending. They all have one score, so of those that a query may find

@@ -14,9 +14,10 @@ constexpr int64_t kMaxBlockRows = 4096;
 
 int64_t BlockRows(const CandidatePass& pass, int64_t dim, size_t num_queries) {
   const int64_t by_bytes = kBlockBytes / static_cast<int64_t>(pass.row_bytes());
-  const int64_t by_work = kBlockWork / (dim * static_cast<int64_t>(num_queries));
-  // A few rows at least: the kernel takes up to 4 at a time.
-  return std::clamp<int64_t>(std::min(by_bytes, by_work), 4, kMaxBlockRows);
+  const int64_t by_work = kBlockWork * pass.speed() / (dim * static_cast<int64_t>(num_queries));
+  const int64_t rows = std::clamp<int64_t>(std::min(by_bytes, by_work), 4, kMaxBlockRows);
+  // Whole vectors of rows to select from, or whole tiles: the kernels take up to 16 and 4 at a time.
+  return rows - rows % (rows < 16 ? 4 : 16);
 }
 
 // Survivors beyond a few percent of the table cost more than the canonical scan that they would save.

@@ -22,12 +22,12 @@ class CodePass::LaneOfCodes final : public Lane {
     const auto count = static_cast<size_t>(end - begin);
     facts_ = {pass_.codes_.alphas.data() + first, pass_.codes_.errors.data() + first, pass_.norms_.norms.data() + first,
               count};
-    const CodeBlock rows{reinterpret_cast<const uint8_t*>(pass_.codes_.bytes.get()) + first * dim, count, dim};
-    if (pass_.words_.empty()) {
-      CodeDotManyToMany(CodedQueries<int8_t>{pass_.bytes_.data(), pass_.stride_, pass_.bounds_.size()}, rows,
+    rows_ = {reinterpret_cast<const uint8_t*>(pass_.codes_.bytes.get()) + first * dim, count, dim};
+    if (pass_.bytes_.empty()) {
+      CodeDotManyToMany(CodedQueries<int16_t>{pass_.words_.data(), pass_.stride_, pass_.bounds_.size()}, rows_,
                         dots_.data());
     } else {
-      CodeDotManyToMany(CodedQueries<int16_t>{pass_.words_.data(), pass_.stride_, pass_.bounds_.size()}, rows,
+      CodeDotManyToMany(CodedQueries<int8_t>{pass_.bytes_.data(), pass_.stride_, pass_.bounds_.size()}, rows_,
                         dots_.data());
     }
   }
@@ -35,38 +35,43 @@ class CodePass::LaneOfCodes final : public Lane {
   size_t Select(size_t query, float tau, uint32_t* selected) override {
     if (cut_tau_[query] != tau) {
       cut_tau_[query] = tau;
-      cuts_[query] = pass_.bounds_[query].CutFor(tau);
+      cuts_[query] = (pass_.bytes_.empty() ? pass_.bounds_ : pass_.byte_bounds_)[query].CutFor(tau);
     }
     return SelectCoded(dots_.data() + query * facts_.count, facts_, cuts_[query], selected);
   }
 
   CandidateBound::Range RangeOf(size_t query, uint32_t i) const override {
-    return pass_.bounds_[query].RangeOf(dots_[query * facts_.count + i], facts_.alphas[i], facts_.errors[i],
-                                        facts_.norms[i]);
+    int32_t dot = dots_[query * facts_.count + i];
+    if (!pass_.bytes_.empty()) {
+      const CodedQueries<int16_t> one{pass_.words_.data() + query * pass_.stride_, pass_.stride_, 1};
+      CodeDotManyToMany(one, {rows_.data + size_t{i} * rows_.dim, 1, rows_.dim}, &dot);
+    }
+    return pass_.bounds_[query].RangeOf(dot, facts_.alphas[i], facts_.errors[i], facts_.norms[i]);
   }
 
  private:
   const CodePass& pass_;
   CodedFacts facts_;           // of the rows scored last
+  CodeBlock rows_;             // their codes
   std::vector<int32_t> dots_;  // [num_queries, rows scored last]
   std::vector<CodeCut> cuts_;
   std::vector<float> cut_tau_;  // what each cut was made for
 };
 
-CodePass::CodePass(const RowCodes& codes, const RowNorms& norms, std::vector<CodeBound> bounds)
-    : codes_(codes), norms_(norms), bounds_(std::move(bounds)), stride_(codes.mean.size() + kCodeSlack) {
-  if (bounds_.front().words().empty()) {
-    bytes_.resize(bounds_.size() * stride_);
-  } else {
-    words_.resize(bounds_.size() * stride_);
-  }
+CodePass::CodePass(const RowCodes& codes, const RowNorms& norms, std::vector<CodeBound> bounds,
+                   std::vector<CodeBound> byte_bounds)
+    : codes_(codes),
+      norms_(norms),
+      bounds_(std::move(bounds)),
+      byte_bounds_(std::move(byte_bounds)),
+      stride_(codes.mean.size() + kCodeSlack),
+      words_(bounds_.size() * stride_),
+      bytes_(byte_bounds_.size() * stride_) {
   for (size_t q = 0; q < bounds_.size(); ++q) {
     const auto at = static_cast<ptrdiff_t>(q * stride_);
-    if (words_.empty()) {
-      std::copy(bounds_[q].bytes().begin(), bounds_[q].bytes().end(), bytes_.begin() + at);
-    } else {
-      std::copy(bounds_[q].words().begin(), bounds_[q].words().end(), words_.begin() + at);
-    }
+    std::copy(bounds_[q].words().begin(), bounds_[q].words().end(), words_.begin() + at);
+    if (bytes_.empty()) continue;
+    std::copy(byte_bounds_[q].bytes().begin(), byte_bounds_[q].bytes().end(), bytes_.begin() + at);
   }
 }
 

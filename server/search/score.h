@@ -34,6 +34,8 @@ class CanonicalQuery {
   CanonicalQuery(Metric metric, VectorView vector, int64_t dim);
 
   Metric metric() const { return metric_; }
+  // The vector, as doubles; as long as this object lives.
+  VectorView view() const { return {values_.data(), ElementType::kF64}; }
 
   // scores[i] = canonical score of the query and rows[i], for i in [0, num_rows). rows: addresses of vectors of dim
   // elements. squared_norms: [num_rows], the rows' canonical sums of squares where the caller keeps them, else null;

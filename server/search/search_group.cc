@@ -19,8 +19,10 @@ constexpr int64_t kMaxByteDim = 65536;
 // A candidate pass pays where it leaves most of the table unscored.
 constexpr int64_t kMinRowsPerNeighbour = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Polls between two that ask others, too: some milliseconds.
-constexpr uint32_t kPollsForOthers = 16;
+// Steps of coding a query in 16 bits and in 8, for each of its elements.
+constexpr int64_t kCodingWork = 32;
+// Polls between two that ask those who wait, too: well below a millisecond.
+constexpr uint32_t kPollsForOthers = 4;
 
 }  // namespace
 
@@ -143,27 +145,48 @@ void SearchGroup::RunItems(size_t num_items, int64_t work, std::function<void(si
 }
 
 void SearchGroup::ScanCodes() {
+  DropUnwanted(waiting_queries_);
+  code_bounds_.assign(waiting_queries_.size(), std::nullopt);
+  byte_bounds_.assign(waiting_queries_.size(), std::nullopt);
   const bool in_bytes = HasFastByteDots() && waiting_queries_.size() >= kQueriesForBytes && table_.dim() <= kMaxByteDim;
+  RunItems(
+      waiting_queries_.size(), static_cast<int64_t>(waiting_queries_.size()) * table_.dim() * kCodingWork,
+      [this, in_bytes](size_t i) {
+        const size_t q = waiting_queries_[i];
+        const CanonicalQuery& vector = queries_[q].canonical;
+        code_bounds_[i] = CodeBound::Of(vector.metric(), vector.view(), *codes_, /*in_bytes=*/false);
+        if (in_bytes) byte_bounds_[i] = CodeBound::Of(vector.metric(), vector.view(), *codes_, /*in_bytes=*/true);
+      },
+      &SearchGroup::StartCodePass);
+}
+
+void SearchGroup::StartCodePass() {
+  if (stopped()) return Finish();
+  // A query has both bounds or neither but in odd cases, which then are not worth a second pass.
+  const bool in_bytes = std::all_of(code_bounds_.begin(), code_bounds_.end(), [this](const auto& bound) {
+    return !bound.has_value() || byte_bounds_[static_cast<size_t>(&bound - code_bounds_.data())].has_value();
+  });
   std::vector<size_t> without_bound;
   std::vector<CodeBound> bounds;
+  std::vector<CodeBound> byte_bounds;
   std::vector<RowsWanted> wanted;
   candidate_queries_.clear();
-  DropUnwanted(waiting_queries_);
-  for (const size_t q : waiting_queries_) {
-    const NeighbourQuery& query = CallerOf(q).query;
-    std::optional<CodeBound> bound = CodeBound::Of(query.metric, VectorOf(q), *codes_, in_bytes);
-    if (!bound.has_value()) {
+  for (size_t i = 0; i < waiting_queries_.size(); ++i) {
+    const size_t q = waiting_queries_[i];
+    if (!code_bounds_[i].has_value()) {
       without_bound.push_back(q);
       continue;
     }
+    const std::optional<float> threshold = CallerOf(q).query.threshold;
     candidate_queries_.push_back(q);
-    wanted.push_back(WantedBy(q, query.threshold.has_value() ? bound->TauOf(*query.threshold) : -kInfinity));
-    bounds.push_back(*std::move(bound));
+    wanted.push_back(WantedBy(q, threshold.has_value() ? code_bounds_[i]->TauOf(*threshold) : -kInfinity));
+    bounds.push_back(*std::move(code_bounds_[i]));
+    if (in_bytes) byte_bounds.push_back(*std::move(byte_bounds_[i]));
   }
   waiting_queries_ = std::move(without_bound);
   if (wanted.empty()) return ScanFloats();
   floats_come_next_ = true;
-  StartPass(std::make_unique<CodePass>(*codes_, norms_, std::move(bounds)), std::move(wanted));
+  StartPass(std::make_unique<CodePass>(*codes_, norms_, std::move(bounds), std::move(byte_bounds)), std::move(wanted));
 }
 
 void SearchGroup::ScanFloats() {

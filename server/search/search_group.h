@@ -11,6 +11,7 @@
 #include "server/exec/worker_pool.h"
 #include "server/search/candidate_scan.h"
 #include "server/search/canonical_scan.h"
+#include "server/search/code_bound.h"
 #include "server/search/row_codes.h"
 #include "server/search/search_caller.h"
 
@@ -108,6 +109,7 @@ class SearchGroup : public std::enable_shared_from_this<SearchGroup> {
   void ListSurvivors();
   // One pass for the queries that wait for it; those without a bound wait for the next kind of pass.
   void ScanCodes();
+  void StartCodePass();
   void ScanFloats();
   void StartPass(std::unique_ptr<const CandidatePass> pass, std::vector<RowsWanted> wanted);
   void CollectSurvivors();
@@ -144,9 +146,11 @@ class SearchGroup : public std::enable_shared_from_this<SearchGroup> {
   int64_t pass_queries_ = 0;  // that share the first pass
   int64_t blocks_scanned_ = 0;
 
-  std::vector<size_t> waiting_queries_;    // those that the next pass is for
-  std::vector<size_t> candidate_queries_;  // those in candidate_scan_
-  bool floats_come_next_ = false;          // after the present pass
+  std::vector<size_t> waiting_queries_;                // those that the next pass is for
+  std::vector<size_t> candidate_queries_;              // those in candidate_scan_
+  std::vector<std::optional<CodeBound>> code_bounds_;  // of waiting_queries_, as the next
+  std::vector<std::optional<CodeBound>> byte_bounds_;
+  bool floats_come_next_ = false;  // after the present pass
   std::unique_ptr<CandidateScan> candidate_scan_;
   std::vector<uint8_t> gave_up_;  // of candidate_queries_: 1 where too many rows survived
   std::vector<Survivors> survivors_;

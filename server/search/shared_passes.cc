@@ -122,8 +122,7 @@ class SharedPasses::Queue : public std::enable_shared_from_this<Queue> {
     size_t room = kGroupQueries;
     int64_t entries = kGroupEntries;
     std::vector<size_t> counts(sharers.size());
-    const auto take = [&](size_t i, size_t most) {
-      const SearchCaller& caller = *waiting_[sharers[i]];
+    const auto take = [&](size_t i, const SearchCaller& caller, size_t most) {
       size_t fitting = QueriesThatFit(caller, entries);
       if (i == 0 && counts[0] == 0) fitting = std::max<size_t>(fitting, 1);
       const size_t count = std::min({most, room, caller.num_left() - counts[i], fitting});
@@ -131,8 +130,8 @@ class SharedPasses::Queue : public std::enable_shared_from_this<Queue> {
       room -= count;
       entries -= static_cast<int64_t>(count) * (2 * caller.k + 64) * caller.pool.num_threads();
     };
-    for (size_t i = 0; i < sharers.size(); ++i) take(i, kGroupQueries / sharers.size());
-    for (size_t i = 0; i < sharers.size(); ++i) take(i, kGroupQueries);
+    for (size_t i = 0; i < sharers.size(); ++i) take(i, *waiting_[sharers[i]], kGroupQueries / sharers.size());
+    for (size_t i = 0; i < sharers.size(); ++i) take(i, *waiting_[sharers[i]], kGroupQueries);
     for (size_t i = 0; i < sharers.size(); ++i) {
       if (counts[i] == 0) continue;
       CallerPtr& caller = waiting_[sharers[i]];

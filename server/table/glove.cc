@@ -134,7 +134,13 @@ class TextReader {
         Fail(chunk, std::move(status));
         return;
       }
-      first_rows_[chunk + 1] = std::count(buffer.begin(), buffer.end(), '\n') + (chunk == 0 ? 1 : 0);
+      const int64_t lines = std::count(buffer.begin(), buffer.end(), '\n') + (chunk == 0 ? 1 : 0);
+      first_rows_[chunk + 1] = lines;
+      // Not the rest of a file that holds too many anyhow.
+      if (counted_.fetch_add(lines, std::memory_order_relaxed) + lines > options_.limits.max_rows) {
+        Fail(chunk, TooManyRows());
+        return;
+      }
     }
   }
 
@@ -240,6 +246,11 @@ class TextReader {
     return absl::OkStatus();
   }
 
+  absl::Status TooManyRows() const {
+    return absl::DataLossError(absl::StrCat("table has more than ", options_.limits.max_rows, " rows of width ", dim_,
+                                            ", allowed are 1..", options_.limits.max_rows, " rows (--max-rows)"));
+  }
+
   // Fewer lines than in the first pass.
   absl::Status Changed() const {
     return absl::DataLossError("changed while being read: it has fewer lines than before");
@@ -272,6 +283,7 @@ class TextReader {
   std::vector<int64_t> first_rows_;
   std::vector<ChunkKeys> keys_;  // likewise
   std::atomic<size_t> next_chunk_{0};
+  std::atomic<int64_t> counted_{0};  // lines, by all lanes
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_words_{false};
   Mutex mutex_;
@@ -299,6 +311,10 @@ absl::StatusOr<KeyedRows> ReadTextRows(const SourceFile& file, const TextRowsOpt
   if (file.size() == 0) return absl::DataLossError("file ends at byte 0: it is empty");
   absl::StatusOr<Shape> shape = ReadShape(file, options.has_header);
   if (!shape.ok()) return shape.status();
+  // What the first line tells is judged before the rest is read.
+  if (absl::Status status = CheckTableSize(shape->num_rows.value_or(1), shape->dim, options.limits); !status.ok()) {
+    return status;
+  }
   TextReader reader(file, options, progress, *shape);
   const int lanes = static_cast<int>(
       std::min<uint64_t>(std::max<size_t>(reader.num_chunks(), 1), static_cast<uint64_t>(pool.num_threads())));

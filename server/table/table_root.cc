@@ -1,6 +1,7 @@
 #include "server/table/table_root.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/table/quote.h"
 
 namespace embedding {
@@ -28,8 +30,30 @@ std::string RealPath(const std::string& path) {
   return real == nullptr ? "" : real.get();
 }
 
+bool IsLink(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
 bool IsBeneath(const std::string& real_root, const std::string& real_path) {
   return absl::StartsWith(real_path, real_root == "/" ? real_root : real_root + "/");
+}
+
+// Part by part, so that the answer is the same whatever there is, or is not, outside of the root. name: as messages
+// call it. As ResolveBeneath.
+absl::StatusOr<std::string> Follow(const std::string& real_root, string_view parts, string_view name) {
+  std::string at = real_root;
+  for (const string_view part : absl::StrSplit(parts, '/')) {
+    if (part.empty() || part == ".") continue;
+    const std::string next = absl::StrCat(at == "/" ? "" : at, "/", part);
+    std::string real = RealPath(next);
+    const int error = errno;
+    if (real.empty() && !IsLink(next))
+      return WithPath(name, absl::DataLossError(std::generic_category().message(error)));
+    if (!IsBeneath(real_root, real)) return NotWithin(name, "a link in it leads out of the folder, or to nothing");
+    at = std::move(real);
+  }
+  return at;
 }
 
 }  // namespace
@@ -61,20 +85,22 @@ absl::StatusOr<std::string> ResolveBeneath(const std::string& root, string_view 
   if (real_root.empty()) {
     return absl::DataLossError(absl::StrCat("the table folder: ", std::generic_category().message(errno)));
   }
-  const std::string real = RealPath(absl::StrCat(real_root, "/", name));
-  if (real.empty()) return WithPath(name, absl::DataLossError(std::generic_category().message(errno)));
-  if (!IsBeneath(real_root, real)) return NotWithin(name, "a link in it leads out of the folder");
-  return real;
+  return Follow(real_root, name, name);
 }
 
 std::string RealFolder(const std::string& folder) { return RealPath(folder); }
 
 absl::StatusOr<std::string> RealPathBeneath(const std::string& root, const std::string& path, string_view name) {
   const std::string real_root = RealPath(root);
-  std::string real = RealPath(path);
   // What is not there is told of when it is opened.
-  if (real_root.empty() || real.empty()) return path;
-  if (!IsBeneath(real_root, real)) return NotWithin(name, "a link in it leads out of the folder");
+  if (real_root.empty()) return path;
+  string_view parts = path;
+  if (!absl::ConsumePrefix(&parts, absl::StrCat(real_root, "/")) && !absl::ConsumePrefix(&parts, root) &&
+      !(root == "./" && !absl::StartsWith(path, "/"))) {
+    return NotWithin(name, "it is elsewhere");
+  }
+  absl::StatusOr<std::string> real = Follow(real_root, parts, name);
+  if (absl::IsDataLoss(real.status())) return path;
   return real;
 }
 

@@ -24,12 +24,9 @@ constexpr char kSetEnding[] = ".index.json";
 // Files that a message lists at most.
 constexpr size_t kListedFiles = 4;
 
-// 0 unless the name is the number of a version.
-uint64_t VersionOf(const std::string& name) {
-  uint64_t version = 0;
-  if (name.empty() || name[0] == '0' || !std::all_of(name.begin(), name.end(), absl::ascii_isdigit)) return 0;
-  if (!absl::SimpleAtoi(name, &version) || version > uint64_t{INT64_MAX}) return 0;
-  return version;
+// Whether the name is the number of a version, however large.
+bool IsNumber(const std::string& name) {
+  return !name.empty() && name[0] != '0' && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
 }
 
 bool IsVocabulary(const std::string& name) {
@@ -102,7 +99,15 @@ absl::StatusOr<TableSource> FindTableSource(const TableOptions& options) {
   absl::StatusOr<std::vector<std::string>> names = Names(options.path, /*files=*/false);
   if (!names.ok()) return names.status();
   uint64_t highest = 0;
-  for (const std::string& name : *names) highest = std::max(highest, VersionOf(name));
+  for (const std::string& name : *names) {
+    if (!IsNumber(name)) continue;
+    uint64_t version = 0;
+    if (!absl::SimpleAtoi(name, &version) || version > uint64_t{INT64_MAX}) {
+      return WithPath(options.path, absl::DataLossError(absl::StrCat("holds the folder ", Quoted(name, 40),
+                                                                     ", versions go up to ", INT64_MAX)));
+    }
+    highest = std::max(highest, version);
+  }
   if (highest == 0) {
     return WithPath(options.path, absl::DataLossError("is a folder without a version: it must hold folders whose names "
                                                       "are numbers, such as 1, each with one table"));

@@ -218,11 +218,13 @@ TEST_P(SharedPassesTest, SearchesThatNeedNoPassDoNotWaitForOne) {
 TEST_P(SharedPassesTest, OneThatGivesUpEndsAtOnceAndEndsNobodyElse) {
   std::atomic<bool> cancelled{false};
   std::atomic<int> polls{0};
-  // The one that stays cancels the other in the middle of their pass.
-  const Heard heard = RunTogether({{"first", QueryFor({0})},
+  std::atomic<int> polls_of_first{0};
+  // The first one gives up at once when workers come, so that the one that stays is hardly polled before its own pass,
+  // in the middle of which it cancels the other.
+  const Heard heard = RunTogether({{"first", QueryFor({0}), [&] { return polls_of_first.fetch_add(1) > 2; }},
                                    {"leaves", QueryFor({1, 2}), [&] { return cancelled.load(); }},
                                    {"stays", QueryFor({3}), [&] {
-                                      if (polls.fetch_add(1) == 12) cancelled = true;
+                                      if (polls.fetch_add(1) == 6) cancelled = true;
                                       return false;
                                     }}});
   ASSERT_TRUE(cancelled.load());
@@ -236,7 +238,7 @@ TEST_P(SharedPassesTest, OneThatGivesUpEndsAtOnceAndEndsNobodyElse) {
 
 TEST_P(SharedPassesTest, WhenAllGiveUpThePassStops) {
   std::atomic<int> polls{0};
-  const StopPredicate stop = [&polls] { return polls.fetch_add(1) >= 20; };
+  const StopPredicate stop = [&polls] { return polls.fetch_add(1) >= 5; };
   const Heard heard = RunTogether({{"a", QueryFor({0}), stop}, {"b", QueryFor({1}), stop}, {"c", QueryFor({2}), stop}});
   for (const NeighbourResult& result : heard.results) EXPECT_EQ(result.outcome, WorkOutcome::kStopped);
   // And the index serves on.
@@ -249,7 +251,7 @@ TEST_P(SharedPassesTest, OneThatGivesUpWhileItWaitsHearsSoBeforeThePassEnds) {
   std::atomic<int> polls{0};
   const Heard heard = RunTogether({{"first", QueryFor({0}),
                                     [&] {
-                                      if (polls.fetch_add(1) == 3) cancelled = true;
+                                      if (polls.fetch_add(1) == 0) cancelled = true;
                                       return false;
                                     }},
                                    {"waits", QueryFor({1}), [&] { return cancelled.load(); }}});

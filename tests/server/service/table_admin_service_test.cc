@@ -298,6 +298,7 @@ TEST_P(RefusedLoadTest, ChangesNothing) {
   Write("root/t.npy", 4, 3, 2);
   std::filesystem::create_symlink(folder_, Path("root/up"));
   std::filesystem::create_symlink(Path("outside.npy"), Path("root/keys.txt"));
+  std::filesystem::create_symlink(Path("none.npy"), Path("root/dangling.txt"));
   const absl::Status status = Load(GetParam().table, GetParam().path, GetParam().options);
   EXPECT_EQ(status.code(), GetParam().code) << status;
   EXPECT_EQ(DetailsOf(status).reason, GetParam().reason);
@@ -333,6 +334,30 @@ INSTANTIATE_TEST_SUITE_P(
                     "words",
                     "up/outside.npy",
                     {},
+                    StatusCode::kInvalidArgument,
+                    "INVALID_FIELD",
+                    "path",
+                    kWithin},
+        RefusedCase{"LinkThatLeadsOutToNothing",
+                    "words",
+                    "up/none.npy",
+                    {},
+                    StatusCode::kInvalidArgument,
+                    "INVALID_FIELD",
+                    "path",
+                    kWithin},
+        RefusedCase{"VocabularyThatLeadsOutToNothing",
+                    "words",
+                    "t.npy",
+                    {{"vocab", "dangling.txt"}},
+                    StatusCode::kInvalidArgument,
+                    "INVALID_FIELD",
+                    "path",
+                    kWithin},
+        RefusedCase{"VocabularyUpALinkToNothing",
+                    "words",
+                    "t.npy",
+                    {{"vocab", "up/none.txt"}},
                     StatusCode::kInvalidArgument,
                     "INVALID_FIELD",
                     "path",

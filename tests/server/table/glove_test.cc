@@ -153,6 +153,27 @@ TEST_F(TextRowsTest, LinesHaveUpTo16MiB) {
   EXPECT_THAT(Read("j 2\n" + line(3 * kMaxTextLineBytes)), Fails(kDataLoss, "line 2 " + too_long));
 }
 
+// Of a file with holes, which would take its time to read.
+TEST_F(TextRowsTest, WhatIsOverALimitIsRefusedBeforeTheFileIsRead) {
+  constexpr int64_t kSize = int64_t{1} << 40;
+  const auto read = [&](const std::string& begin, const TextRowsOptions& options) -> Result {
+    const std::string path = folder_.Write("f.txt", begin);
+    std::filesystem::resize_file(path, kSize);
+    const absl::StatusOr<SourceFile> file = SourceFile::Open(path);
+    if (!file.ok()) return file.status();
+    return ReadTextRows(*file, options, pool_, {});
+  };
+  EXPECT_THAT(read("the 1 2", {}), Fails(kDataLoss, "line 1 is longer than 16777216 bytes"));
+  EXPECT_THAT(read("the 1 2\n", {.limits = {.max_rows = 9, .max_dim = 1}}),
+              Fails(kDataLoss, HasSubstr("1..1 (--max-dim)")));
+  EXPECT_THAT(read("10 2\n", {.has_header = true, .limits = {.max_rows = 9, .max_dim = 2}}),
+              Fails(kDataLoss, HasSubstr("table has 10 rows of width 2, allowed are 1..9 rows")));
+  std::string lines;
+  for (int i = 0; i < 10; ++i) lines += "the 1 2\n";
+  EXPECT_THAT(read(lines, {.limits = {.max_rows = 9, .max_dim = 2}}),
+              Fails(kDataLoss, HasSubstr("table has more than 9 rows of width 2")));
+}
+
 TEST_F(TextRowsTest, InvalidKeysAreSkippedWhereThePolicySaysSo) {
   const Result rows = Read("the 1 2\n\xff 3 4\n 5 6\n", {.keys = {.skip_invalid = true}});
   ASSERT_THAT(rows, Succeeds());
@@ -169,7 +190,12 @@ TEST_F(TextRowsTest, IntegersMayBeKeys) {
 TEST_F(TextRowsTest, RowsAndWidthAreHeldAgainstTheLimits) {
   EXPECT_THAT(Read(kRows, {.limits = {.max_rows = 3, .max_dim = 3}}), Succeeds());
   EXPECT_THAT(Read(kRows, {.limits = {.max_rows = 2, .max_dim = 3}}),
+              Fails(kDataLoss, "table has more than 2 rows of width 3, allowed are 1..2 rows (--max-rows)"));
+  // On the word of a header, whatever follows it.
+  EXPECT_THAT(Read("3 3\nnonsense", {.has_header = true, .limits = {.max_rows = 2, .max_dim = 3}}),
               Fails(kDataLoss, HasSubstr("table has 3 rows of width 3, allowed are 1..2 rows (--max-rows)")));
+  EXPECT_THAT(Read("3 3\nnonsense", {.has_header = true, .limits = {.max_rows = 3, .max_dim = 2}}),
+              Fails(kDataLoss, HasSubstr("1..2 (--max-dim)")));
   EXPECT_THAT(Read(kRows, {.limits = {.max_rows = 3, .max_dim = 2}}), Fails(kDataLoss, HasSubstr("1..2 (--max-dim)")));
 }
 

@@ -72,20 +72,31 @@ TEST_F(ResolveBeneathTest, FollowsLinksThatStayInside) {
   }
 }
 
-TEST_F(ResolveBeneathTest, RefusesLinksThatLeadOut) {
+// Whether or not there is something at their end.
+TEST_F(ResolveBeneathTest, LinksThatLeadOutAreAllRefusedAlike) {
   Link("../outside.npy", "root/file.npy");
+  Link("../none.npy", "root/dangling.npy");
+  Link("none.npy", "root/dangling_inside.npy");
+  Link("itself", "root/itself");
   Link("..", "root/up");
+  Link("../nowhere", "root/nowhere");
   Link("/", "root/top");
+  Link("up", "root/up_again");
   Link("../root-of-another", "root/sibling");
   folder_.Write("root-of-another", "x");
-  for (const char* name : {"file.npy", "up/outside.npy", "top/etc/passwd", "sibling"}) {
-    const absl::StatusOr<std::string> path = ResolveBeneath(root_, name);
-    EXPECT_THAT(path, Fails(kInvalid, "\"" + std::string(name) +
-                                          "\" must be a file name within the table folder: a link in it leads out of "
-                                          "the folder"));
+  for (const char* name : {"file.npy", "dangling.npy", "dangling_inside.npy", "itself", "up/outside.npy", "up/none.npy",
+                           "up/outside.npy/x", "nowhere/x", "up/root/inner/t.npy", "up/rout/inner/t.npy",
+                           "top/etc/passwd", "top/etc/none", "up_again/none", "sibling"}) {
+    const std::string refused = "\"" + std::string(name) +
+                                "\" must be a file name within the table folder: a link in it leads out of the folder, "
+                                "or to nothing";
+    EXPECT_THAT(ResolveBeneath(root_, name), Fails(kInvalid, refused));
+    EXPECT_THAT(RealPathBeneath(root_ + "/", root_ + "/" + name, name), Fails(kInvalid, refused));
   }
   EXPECT_THAT(CheckBeneath(root_, root_ + "/up/outside.npy", "x"), Fails(kInvalid, HasSubstr("leads out")));
+  EXPECT_THAT(CheckBeneath(root_, folder_.Path("outside.npy"), "x"), Fails(kInvalid, HasSubstr("it is elsewhere")));
   EXPECT_THAT(CheckBeneath(root_, root_ + "/inner/t.npy", "x"), Succeeds());
+  EXPECT_THAT(CheckBeneath(root_, root_ + "/inner/none.npy", "x"), Succeeds());
 }
 
 TEST_F(ResolveBeneathTest, WhatIsNotThereIsNamedWithoutTheRoot) {
