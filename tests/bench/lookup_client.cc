@@ -31,6 +31,7 @@
 
 #include "client/channel.h"
 #include "embedding/v1/embedding.pb.h"
+#include "grpc/support/time.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -256,7 +257,7 @@ class StreamConnection final : public Connection {
   }
 
   std::vector<float> FetchRows() override {
-    Send();
+    Send(/*more=*/false);
     stream_->Read(&answer_, &read_tag_);
     bool written = false, answered = false;
     while (!written || !answered) {
@@ -272,43 +273,52 @@ class StreamConnection final : public Connection {
   void Run(Window& window) override {
     int to_send = outstanding_;
     int to_read = outstanding_;
-    bool writing = true;
-    Send();
-    --to_send;
+    bool writing = false;
     stream_->Read(&answer_, &read_tag_);
     while (to_read > 0 || writing) {
-      const void* tag = Await();
-      if (tag == &write_tag_) {
+      // What has arrived is read before anything is sent, so that requests share writes to the socket.
+      const void* tag = !writing && to_send > 0 ? AwaitReady() : Await();
+      if (tag == nullptr) {
+        Send(/*more=*/--to_send > 0);
+        writing = true;
+      } else if (tag == &write_tag_) {
         writing = to_send > 0;
-        if (writing) {
-          Send();
-          --to_send;
+        if (writing) Send(/*more=*/--to_send > 0);
+      } else {
+        if (window.copy) copier_.Copy(answer_);
+        --to_read;
+        if (Clock::now() < window.end) {
+          ++window.calls;
+          ++to_read;
+          ++to_send;
         }
-        continue;
+        if (to_read > 0) stream_->Read(&answer_, &read_tag_);
       }
-      if (window.copy) copier_.Copy(answer_);
-      --to_read;
-      if (Clock::now() < window.end) {
-        ++window.calls;
-        ++to_read;
-        ++to_send;
-        if (!writing) {
-          writing = true;
-          Send();
-          --to_send;
-        }
-      }
-      if (to_read > 0) stream_->Read(&answer_, &read_tag_);
     }
   }
 
  private:
-  void Send() { stream_->Write(requests_[next_++ % requests_.size()], &write_tag_); }
+  // more: another Send follows in any case.
+  void Send(bool more) {
+    grpc::WriteOptions options;
+    if (more) options.set_buffer_hint();
+    stream_->Write(requests_[next_++ % requests_.size()], options, &write_tag_);
+  }
 
   void* Await() {
     void* tag = nullptr;
     bool ok = false;
     if (!queue_.Next(&tag, &ok) || !ok) Die("the stream ended");
+    return tag;
+  }
+
+  // Nullptr: nothing is ready.
+  void* AwaitReady() {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto next = queue_.AsyncNext(&tag, &ok, gpr_time_0(GPR_CLOCK_MONOTONIC));
+    if (next == grpc::CompletionQueue::TIMEOUT) return nullptr;
+    if (next != grpc::CompletionQueue::GOT_EVENT || !ok) Die("the stream ended");
     return tag;
   }
 

@@ -327,6 +327,43 @@ TEST(ExactIndexTest, PassRescoresFewRowsOfAnOrdinaryTable) {
   }
 }
 
+TEST(ExactIndexTest, CodesLeaveFewSurvivorsWhereColumnsDifferAndRowsShareAMean) {
+  WorkerPool pool(2);
+  std::mt19937_64 random(10);
+  const int64_t dim = 64;
+  std::vector<float> values = RandomRows(VectorKind::kGaussian, 20000, dim, random);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t column = i % static_cast<size_t>(dim);
+    if (column < 3) values[i] *= 100;
+    values[i] += column % 2 == 0 ? 5.0f : -5.0f;
+  }
+  const auto table = TableOf(Dtype::kF32, dim, values);
+  const auto index = BuildExactIndex(*table, /*with_codes=*/true, pool).value();
+  for (Metric metric : kMetrics) {
+    const NeighbourResult got = Search(*index, {metric, 10, {{table->row(3), ElementType::kF32}}, {{3}}}, pool);
+    EXPECT_EQ(got.stats.rows_scanned, 20000) << "one pass, over the codes";
+    EXPECT_EQ(got.stats.fallback_queries, 0);
+    EXPECT_LE(got.stats.rows_rescored, 400);
+    EXPECT_THAT(got.stats.survivors, ElementsAre(got.stats.rows_rescored));
+  }
+}
+
+TEST(ExactIndexTest, RowsThatCodesCannotTellApartAreScannedCanonically) {
+  WorkerPool pool(2);
+  const int64_t num_rows = 60000;
+  const auto table = TableOf(Dtype::kF32, 8, std::vector<float>(static_cast<size_t>(num_rows * 8), 0.3f));
+  const auto index = BuildExactIndex(*table, /*with_codes=*/true, pool).value();
+  const std::vector<float> query(8, 1.0f);
+  for (Metric metric : kMetrics) {
+    const NeighbourResult got = Search(*index, {metric, 2, {View(query)}, {{0}}}, pool);
+    EXPECT_EQ(got.stats.fallback_queries, 1);
+    EXPECT_EQ(got.stats.rows_rescored, num_rows);
+    ASSERT_EQ(got.neighbours[0].size(), 2u);
+    EXPECT_EQ(got.neighbours[0][0].id, 1);
+    EXPECT_EQ(got.neighbours[0][1].id, 2);
+  }
+}
+
 TEST(ExactIndexTest, RowsThatThePassCannotJudgeAreStillFound) {
   WorkerPool pool(2);
   std::mt19937_64 random(2);
