@@ -1,6 +1,8 @@
 # Tables that change while the server runs.
 embedding_test(NAME reload_test SOURCES reload_test.cc
   LIBRARIES embedding_child_server embedding::client embedding_grpc_standard_protos LABELS e2e TIMEOUT 300)
+embedding_test(NAME index_file_test SOURCES index_file_test.cc
+  LIBRARIES embedding_child_server embedding::client LABELS e2e TIMEOUT 120)
 # EMBEDDING_SWAPS=2000 for a long run.
 embedding_test(NAME swap_test SOURCES swap_test.cc LIBRARIES embedding_child_server embedding::client LABELS e2e
   TIMEOUT 600)

@@ -238,8 +238,15 @@ class PythonStreamTest(unittest.TestCase):
         self.assert_rows(next(answers), [0] * 50)
         server.begin_drain()
         received = 1
+        refused = None
         with self.assertRaises(grpc.RpcError) as raised:
             for answer in answers:
+                if answer.WhichOneof("outcome") == "error":
+                    refused = answer.error  # taken up when the drain had begun
+                    self.assertEqual(refused.message, "server is shutting down")
+                    self.assertEqual(refused.code, grpc.StatusCode.UNAVAILABLE.value[0])
+                    continue
+                self.assertIsNone(refused, "an answer after a refusal")
                 self.assert_rows(answer, [received] * 50)
                 received += 1
         requests.done()
