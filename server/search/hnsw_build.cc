@@ -10,6 +10,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+// Without the library's own vector code, whose prefetches read the link behind a full list, outside of its memory.
+#define NO_MANUAL_VECTORIZATION
 #include "hnswlib/hnswlib.h"
 #include "server/exec/mutex.h"
 #include "server/kernels/row_pairs.h"
