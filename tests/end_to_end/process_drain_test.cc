@@ -148,7 +148,7 @@ TEST(DrainTest, CallsInFlightAreAnsweredAndLateOnesToldWhy) {
   const auto stub = v1::EmbeddingService::NewStub(Connect(server.grpc_address()));
   ASSERT_TRUE(Lookup(*stub).ok());  // connected
   grpc::Status searched;
-  std::thread caller([&] { searched = Search(*stub, SearchOf(64)); });
+  std::thread caller([&] { searched = Search(*stub, SearchOf(512)); });
   EXPECT_TRUE(server.AwaitMetric(kSearchesInFlight, 1));
   server.Signal(SIGTERM);
   ASSERT_NE(server.AwaitLine(" draining "), "");
