@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,11 @@ std::vector<std::pair<uint32_t, uint32_t>> FindTwins(const EmbeddingTable& table
 
 absl::StatusOr<HnswOutsiders> FindOutsiders(const EmbeddingTable& table, Metric metric, WorkerPool& pool,
                                             const StopPredicate& stop) {
+  if (table.num_rows() > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("index=hnsw takes tables of at most ",
+                                                   std::numeric_limits<int32_t>::max(), " rows, this one has ",
+                                                   table.num_rows()));
+  }
   const RowNorms norms = ComputeRowNorms(table, pool, stop);
   if (stop && stop()) return absl::CancelledError("indexing was stopped");
   const int64_t num_rows = table.num_rows();

@@ -1,5 +1,6 @@
 #include "server/search/hnsw_index.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -41,6 +42,23 @@ class HnswIndex final : public NeighbourIndex {
   mutable WalkStore walks_;
 };
 
+// A file may be whole and yet not ours: a walk trusts that it comes by rows of the graph alone.
+absl::Status CheckLinks(const HnswGraph& graph, const HnswOutsiders& outsiders) {
+  const auto is_inside = [&outsiders](uint32_t row) { return outsiders.inside[row]; };
+  bool all_inside = true;
+  for (uint32_t row = 0; all_inside && row < graph.num_rows(); ++row) {
+    const uint32_t* list = graph.Links(row);
+    all_inside = (list[0] == 0 || is_inside(row)) && std::all_of(list + 1, list + 1 + list[0], is_inside);
+  }
+  for (const HnswGraph::Level& level : graph.upper()) {
+    all_inside = all_inside && std::all_of(level.rows.begin(), level.rows.end(), is_inside);
+  }
+  if (graph.upper().empty() && graph.entry() >= 0) {
+    all_inside = all_inside && is_inside(static_cast<uint32_t>(graph.entry()));
+  }
+  return all_inside ? absl::OkStatus() : absl::DataLossError("is broken: it links to a row that is not in the graph");
+}
+
 }  // namespace
 
 absl::StatusOr<HnswParts> BuildHnswParts(const EmbeddingTable& table, const HnswParameters& parameters,
@@ -63,6 +81,7 @@ absl::StatusOr<HnswParts> ReadHnswParts(const EmbeddingTable& table, const std::
   // What lies outside follows from the rows alone.
   absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, parameters.metric, pool, stop);
   if (!outsiders.ok()) return outsiders.status();
+  if (absl::Status s = CheckLinks(*graph, *outsiders); !s.ok()) return s;
   GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
   facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   facts.from_file = true;

@@ -162,10 +162,7 @@ void HnswSearch::AskExactSearch() {
   }
   result_.exact = asked.size() == is_exact_.size();
   if (asked.empty()) return Finish();
-  NeighbourQuery query = query_;
-  query.effort = std::nullopt;
-  query.queries.clear();
-  query.excluded_rows.clear();
+  NeighbourQuery query = {query_.metric, query_.k, {}, {}, query_.filter, query_.threshold};
   for (const size_t i : asked) {
     query.queries.push_back(query_.queries[i]);
     if (!query_.excluded_rows.empty()) query.excluded_rows.push_back(std::move(query_.excluded_rows[i]));
@@ -182,6 +179,7 @@ void HnswSearch::AskExactSearch() {
         stats.blocks_scanned = found.stats.blocks_scanned;
         stats.fallback_queries = found.stats.fallback_queries;
         stats.pass_queries = std::move(found.stats.pass_queries);
+        if (self->result_.exact) stats.waited += found.stats.waited;  // else time went by in walks, too
         self->Finish();
       });
 }

@@ -27,6 +27,7 @@ HnswWalk::HnswWalk(const EmbeddingTable& table, const HnswGraph& graph, const st
       graph_(graph),
       inverse_norms_(inverse_norms),
       visits_(static_cast<size_t>(graph.num_rows())),
+      memory_(TableMemoryClaim::Note(static_cast<int64_t>(visits_.size() * sizeof(visits_[0])))),
       closeness_(graph.lowest_stride()) {}
 
 void HnswWalk::ForgetVisits() {
@@ -75,7 +76,7 @@ uint32_t HnswWalk::Descend(const WalkQuery& query, float* closeness) {
       for (uint32_t j = 1; j <= list[0]; ++j) ids_.push_back(here.rows[list[j]]);
       Score(query);
       for (uint32_t j = 1; j <= list[0]; ++j) {
-        if (closeness_[j - 1] <= *closeness) continue;
+        if (!(closeness_[j - 1] > *closeness)) continue;  // nor a NaN, which would move for ever
         *closeness = closeness_[j - 1];
         at = list[j];
         moved = true;

@@ -10,6 +10,7 @@
 #include "server/search/scan_blocks.h"
 #include "server/search/score.h"
 #include "server/table/embedding_table.h"
+#include "server/table/table_memory.h"
 
 namespace embedding {
 
@@ -63,6 +64,7 @@ class HnswWalk {
   const HnswGraph& graph_;
   const std::vector<float>& inverse_norms_;
   std::vector<uint16_t> visits_;  // [num_rows]: the walk that last came by
+  TableMemoryClaim memory_;       // for visits_
   uint16_t epoch_ = 0;
   std::vector<uint32_t> ids_;
   std::vector<const void*> addresses_;

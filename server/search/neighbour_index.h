@@ -47,7 +47,8 @@ struct NeighbourResult {
   WorkOutcome outcome = WorkOutcome::kComplete;
   bool exact = true;  // for certain, every query's
   // [num_queries], each closest first, equal scores by lower id, min(k, eligible rows) long: eligible is what the
-  // filter, the query's exclusions and the threshold let through. Result i belongs to query i.
+  // filter, the query's exclusions and the threshold let through; an approximate search may find fewer of those that
+  // reach a threshold. Result i belongs to query i.
   std::vector<std::vector<Neighbour>> neighbours;
   SearchStats stats;
 };
@@ -68,7 +69,8 @@ class NeighbourIndex {
   virtual ~NeighbourIndex() = default;
 
   // Returns at once; calls done exactly once, on a worker thread or on this one. The index, and what the queries point
-  // to, must live until then. stop is polled between blocks.
+  // to, must live until then. stop is polled between blocks, from any
+  // thread and several at a time, and may be asked once more after done was called: it owns what it reads.
   virtual void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
                      std::function<void(NeighbourResult)> done) const = 0;
 

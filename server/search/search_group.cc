@@ -395,7 +395,7 @@ void SearchGroup::HandOver(std::vector<size_t> members, bool last) {
       if (pass_queries_ > 0) result.stats.pass_queries.push_back(std::exchange(pass_queries_, 0));
       member.caller->next_query = member.first + member.count;
     }
-    released.push_back(member);
+    released.push_back(std::move(member));  // what the caller holds is not to wait for a canonical scan of others
   }
   done_(std::move(released), last);
 }

@@ -35,8 +35,8 @@ bool PassPays(const SearchedRows& rows, const EligibleRows& eligible, int64_t k)
 // queries that no pass has a bound for, or too many survivors. Where the filter leaves few rows, they are the
 // survivors, without a pass. Each query has its own k, filter, exclusions and threshold; all have one metric.
 //
-// Callers are polled between blocks. One that wants no more is told at once and costs nothing from then on; the last of
-// a group only once all work has ended, because what is searched need not live longer.
+// Callers are polled between blocks. One that wants no more is told at once, and nothing more is selected or scored for
+// it; the last of a group only once all work has ended, because what is searched need not live longer.
 class SearchGroup : public std::enable_shared_from_this<SearchGroup> {
  public:
   // Queries [first, first + count) of a caller.

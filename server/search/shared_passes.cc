@@ -1,6 +1,7 @@
 #include "server/search/shared_passes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <utility>
 
@@ -91,6 +92,7 @@ class SharedPasses::Queue : public std::enable_shared_from_this<Queue> {
     EndStopped();
     Members members;
     int lanes = 0;
+    bool more = false;
     {
       MutexLock lock(&mutex_);
       members = TakeMembers();
@@ -102,13 +104,27 @@ class SharedPasses::Queue : public std::enable_shared_from_this<Queue> {
         lanes = LanesFor(work, pool.num_threads());
       }
       lanes_running_ += lanes - kLanesReserved;
+      more = !members.empty() && !waiting_.empty() && IsRoom(pool);
+      if (more) lanes_running_ += kLanesReserved;
     }
     if (members.empty()) return;
+    if (more) StartGroupOnWorker(pool);
     SearchGroup::Start(
-        rows_, std::move(members), pool, on_worker, [self = shared_from_this()] { self->EndStopped(); },
+        rows_, std::move(members), pool, on_worker,
+        [self = shared_from_this()] {
+          if (self->is_asking_.exchange(true)) return;  // one thread at a time is enough
+          self->EndStopped();
+          self->is_asking_.store(false);
+        },
         [self = shared_from_this(), lanes, &pool](Members done, bool last) {
           self->Release(std::move(done), last, lanes, pool);
         });
+  }
+
+  // As a job of its own. kLanesReserved are counted as running.
+  void StartGroupOnWorker(WorkerPool& pool) {
+    pool.Submit(
+        1, [](int) {}, [self = shared_from_this(), &pool] { self->StartGroup(pool, /*on_worker=*/true); });
   }
 
   Members TakeMembers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -161,10 +177,7 @@ class SharedPasses::Queue : public std::enable_shared_from_this<Queue> {
       if (start) lanes_running_ += kLanesReserved;
     }
     // As a job of its own, before the answers: whoever asks again while they are written may still join.
-    if (start) {
-      pool.Submit(
-          1, [](int) {}, [self = shared_from_this(), &pool] { self->StartGroup(pool, /*on_worker=*/true); });
-    }
+    if (start) StartGroupOnWorker(pool);
     for (const CallerPtr& caller : ended) caller->End();
   }
 
@@ -182,6 +195,7 @@ class SharedPasses::Queue : public std::enable_shared_from_this<Queue> {
 
   const SearchedRows rows_;
   const bool share_;
+  std::atomic<bool> is_asking_{false};  // the waiting callers whether they want no more
   Mutex mutex_;
   std::deque<CallerPtr> waiting_ ABSL_GUARDED_BY(mutex_);  // in the order of arrival
   int lanes_running_ ABSL_GUARDED_BY(mutex_) = 0;          // of groups that share
@@ -193,22 +207,23 @@ SharedPasses::~SharedPasses() = default;
 
 void SharedPasses::Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
                          std::function<void(NeighbourResult)> done) {
-  const int64_t num_rows = queue_->num_rows();
-  const int64_t dim = queue_->dim();
+  const std::shared_ptr<Queue> queue = queue_;  // the index may be gone once the caller has been answered
+  const int64_t num_rows = queue->num_rows();
+  const int64_t dim = queue->dim();
   const auto num_queries = static_cast<int64_t>(query.queries.size());
   const int64_t filter_work = FilterWork(query, num_rows);
   auto caller = std::make_shared<SearchCaller>(std::move(query), pool, std::move(stop), std::move(done));
   // The whole search here and now.
   if (num_queries * (num_rows * dim + kQueryWork) + filter_work <= kInlineWork) {
-    return queue_->Prepare(caller, /*may_share=*/false, /*on_worker=*/true);
+    return queue->Prepare(caller, /*may_share=*/false, /*on_worker=*/true);
   }
   // What comes before the scan here, so that a caller which has to wait is seen to give up.
   if (num_queries * (4 * dim + kQueryWork / 2) + filter_work <= kInlineWork) {
-    return queue_->Prepare(caller, /*may_share=*/true, /*on_worker=*/false);
+    return queue->Prepare(caller, /*may_share=*/true, /*on_worker=*/false);
   }
   pool.Submit(
       1, [](int) {},
-      [queue = queue_, caller = std::move(caller)] { queue->Prepare(caller, /*may_share=*/true, /*on_worker=*/true); });
+      [queue, caller = std::move(caller)] { queue->Prepare(caller, /*may_share=*/true, /*on_worker=*/true); });
 }
 
 }  // namespace embedding

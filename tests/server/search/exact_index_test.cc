@@ -20,6 +20,7 @@
 namespace embedding {
 namespace {
 
+using testing::Bits;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::RandomRows;
@@ -40,17 +41,6 @@ constexpr bool kThreadSanitized = false;
 
 constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16,    Dtype::kBF16,  Dtype::kI8,
                              Dtype::kU8,  Dtype::kF8E4M3, Dtype::kF8E5M2};
-
-// Scores by their bits: -0 is not 0, and a NaN equals itself.
-std::vector<std::pair<int64_t, uint32_t>> Bits(const std::vector<Neighbour>& neighbours) {
-  std::vector<std::pair<int64_t, uint32_t>> bits;
-  for (const Neighbour& neighbour : neighbours) {
-    uint32_t score;
-    std::memcpy(&score, &neighbour.score, sizeof(score));
-    bits.emplace_back(neighbour.id, score);
-  }
-  return bits;
-}
 
 VectorView View(const std::vector<float>& vector) { return {vector.data(), ElementType::kF32}; }
 

@@ -30,12 +30,7 @@ using testing::TableOf;
 
 constexpr int64_t kRows = 20000;
 constexpr int64_t kDim = 24;
-#if defined(__SANITIZE_THREAD__)
-// hnswlib draws levels from one generator and reads its entry without a lock.
-constexpr int kBuildThreads = 1;
-#else
 constexpr int kBuildThreads = 2;
-#endif
 
 enum class Shape { kGaussian, kClustered };
 
@@ -118,17 +113,22 @@ TEST_P(HnswRecallTest, GrowsWithEffort) {
   const NeighbourResult exact = Search(*index, query, pool);
   EXPECT_TRUE(exact.exact);
   std::vector<double> recalls;
+  std::vector<int64_t> scanned;
   for (const int64_t effort : {16, 64, 256}) {
     query.effort = effort;
     const NeighbourResult found = Search(*index, query, pool);
     EXPECT_FALSE(found.exact);
     EXPECT_LT(found.stats.rows_scanned, kRows * 100 / 2);
     recalls.push_back(Recall(found, exact));
+    scanned.push_back(found.stats.rows_scanned);
   }
   RecordProperty("recalls", ::testing::PrintToString(recalls));
   EXPECT_GE(recalls[0], test.at_16);
   EXPECT_GE(recalls[1], test.at_64);
   EXPECT_GE(recalls[2], test.at_256);
+  EXPECT_LT(recalls[0], recalls[2]);
+  EXPECT_LT(scanned[0], scanned[1]);
+  EXPECT_LT(scanned[1], scanned[2]);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -438,6 +438,34 @@ TEST_F(HnswFileTest, BrokenFilesAreRefused) {
   }
   Replace(whole);
   EXPECT_EQ(ReadAgain(parameters_), absl::OkStatus());
+}
+
+// As somebody could write it who knows the format.
+TEST_F(HnswFileTest, LinksThatLeadNowhereAreRefusedUnderAGoodChecksum) {
+  absl::StatusOr<HnswParts> built = BuildHnswParts(*table_, parameters_, pool_);
+  ASSERT_TRUE(built.ok());
+  uint32_t* list = built->graph.mutable_lowest();
+  ASSERT_GT(list[0], 0u);
+  for (const auto& [at, value] : {std::pair<size_t, uint32_t>{0, 17}, {0, ~0u}, {1, 3000}, {1, ~0u}}) {
+    const uint32_t old = std::exchange(list[at], value);
+    ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());
+    EXPECT_EQ(ReadAgain(parameters_).code(), absl::StatusCode::kDataLoss) << at << " " << value;
+    list[at] = old;
+  }
+  for (const int64_t entry : {-2, 3000}) EXPECT_FALSE(built->graph.SetUpper({}, entry).ok()) << entry;
+}
+
+TEST_F(HnswFileTest, LinksToRowsOutsideOfTheGraphAreRefusedUnderAGoodChecksum) {
+  std::vector<float> values = Values(Shape::kGaussian, 3000, 9);
+  std::fill_n(values.begin() + 5 * kDim, kDim, 0.0f);
+  table_ = TableOf(Dtype::kF32, kDim, values);
+  absl::StatusOr<HnswParts> built = BuildHnswParts(*table_, parameters_, pool_);
+  ASSERT_TRUE(built.ok());
+  ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());
+  EXPECT_EQ(ReadHnswParts(*table_, path_, parameters_, pool_).status(), absl::OkStatus());
+  built->graph.mutable_lowest()[1] = 5;
+  ASSERT_EQ(WriteHnswFile(path_, table_->fingerprint(), built->graph), absl::OkStatus());
+  EXPECT_EQ(ReadHnswParts(*table_, path_, parameters_, pool_).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(HnswFileTest, PlaceThatCannotBeWrittenIsNamedByItsReason) {

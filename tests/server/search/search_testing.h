@@ -39,6 +39,18 @@ inline std::vector<double> ReferenceRows(const EmbeddingTable& table) {
   return ReferenceElements({table.rows(), ElementTypeOf(table.dtype())}, table.num_rows() * table.dim());
 }
 
+// Scores by their bits: -0 is not 0, and a NaN equals itself.
+inline std::vector<std::pair<int64_t, uint32_t>> Bits(const std::vector<Neighbour>& neighbours) {
+  std::vector<std::pair<int64_t, uint32_t>> bits;
+  bits.reserve(neighbours.size());
+  for (const Neighbour& neighbour : neighbours) {
+    uint32_t score;
+    std::memcpy(&score, &neighbour.score, sizeof(score));
+    bits.emplace_back(neighbour.id, score);
+  }
+  return bits;
+}
+
 // Start, and wait for done.
 inline NeighbourResult Search(const NeighbourIndex& index, NeighbourQuery query, WorkerPool& pool,
                               StopPredicate stop = {}) {

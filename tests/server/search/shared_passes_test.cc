@@ -22,6 +22,7 @@
 namespace embedding {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::RandomRows;
@@ -35,14 +36,8 @@ constexpr int64_t kDim = 64;
 constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean};
 
 std::vector<std::vector<std::pair<int64_t, uint32_t>>> Bits(const std::vector<std::vector<Neighbour>>& results) {
-  std::vector<std::vector<std::pair<int64_t, uint32_t>>> bits(results.size());
-  for (size_t i = 0; i < results.size(); ++i) {
-    for (const Neighbour& neighbour : results[i]) {
-      uint32_t score;
-      std::memcpy(&score, &neighbour.score, sizeof(score));
-      bits[i].emplace_back(neighbour.id, score);
-    }
-  }
+  std::vector<std::vector<std::pair<int64_t, uint32_t>>> bits;
+  for (const std::vector<Neighbour>& result : results) bits.push_back(testing::Bits(result));
   return bits;
 }
 
@@ -190,7 +185,8 @@ TEST_P(SharedPassesTest, FiltersThresholdsAndExclusionsStayTheirOwners) {
   add("many", query);
   const std::vector<Caller> copies = callers;
   const Heard heard = RunTogether(std::move(callers));
-  EXPECT_THAT(heard.Passes(), ElementsAre(1, 5));
+  // A list as long as that of "half" is sorted by a worker first, which may or may not be in time for the second pass.
+  EXPECT_THAT(heard.Passes(), AnyOf(ElementsAre(1, 5), ElementsAre(1, 1, 4)));
   for (const Caller& caller : copies) {
     EXPECT_EQ(Bits(heard.Of(caller.name).neighbours), Bits(Search(*alone_, caller.query, pool_).neighbours))
         << caller.name;
@@ -209,6 +205,7 @@ TEST_P(SharedPassesTest, SearchesThatNeedNoPassDoNotWaitForOne) {
                                    {"narrow", narrow},
                                    {"all", QueryFor({3}, Metric::kCosine, kRows)}});
   EXPECT_THAT(heard.Passes(), ElementsAre(1, 1, 1));  // that of narrow among them
+  EXPECT_LT(heard.IndexOf("listed"), heard.IndexOf("second"));
   EXPECT_EQ(heard.Of("narrow").stats.rows_scanned, 1000);
   EXPECT_EQ(heard.Of("listed").stats.rows_scanned, 0);
   EXPECT_EQ(heard.Of("listed").neighbours[0].size(), 3u);
