@@ -48,6 +48,7 @@ absl::Status CheckNumExamples(int64_t num_examples, const RequestLimits& limits)
 
 absl::Status CheckExampleCounts(const FieldCounts& counts, const RequestLimits& limits) {
   const int64_t num_queries = counts.Of("examples.queries");
+  if (num_queries == 0) return absl::OkStatus();
   int64_t num_sets = 0;
   int64_t num_named = 0;  // rows
   int64_t rank = 0;       // dimensions of all shapes together

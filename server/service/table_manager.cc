@@ -211,9 +211,13 @@ absl::StatusOr<TableSource> TableManager::FindSource(const Origin& origin) {
     if (!path.ok()) return path.status();
     options.path = *std::move(path);
   }
-  absl::StatusOr<TableSource> source = FindTableSource(options);
+  // Links in a folder must not lead out either; those that do tell nothing of where they lead.
+  LinkPredicate may_follow;
+  if (origin.beneath_root) {
+    may_follow = [this](const std::string& link) { return CheckBeneath(settings_.table_root, link, link).ok(); };
+  }
+  absl::StatusOr<TableSource> source = FindTableSource(options, may_follow);
   if (!source.ok()) return source.status();
-  // Links in what was found must not lead out either.
   if (origin.beneath_root) {
     if (absl::Status s = CheckBeneath(settings_.table_root, source->options.path, origin.options.path); !s.ok())
       return s;

@@ -312,7 +312,8 @@ absl::StatusOr<KeyedRows> ReadTextRows(const SourceFile& file, const TextRowsOpt
   absl::StatusOr<Shape> shape = ReadShape(file, options.has_header);
   if (!shape.ok()) return shape.status();
   // What the first line tells is judged before the rest is read.
-  if (absl::Status status = CheckTableSize(shape->num_rows.value_or(1), shape->dim, options.limits); !status.ok()) {
+  const uint64_t told_rows = options.has_header ? shape->num_rows.value_or(1) : 1;  // else it may be a row all the same
+  if (absl::Status status = CheckTableSize(told_rows, shape->dim, options.limits); !status.ok()) {
     return status;
   }
   TextReader reader(file, options, progress, *shape);

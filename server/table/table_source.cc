@@ -40,12 +40,14 @@ bool IsTable(const std::string& name) {
                      [&](const char* ending) { return absl::EndsWithIgnoreCase(name, ending); });
 }
 
-// The names in a folder that are themselves a folder, or a file where files are wanted. Links are followed.
-absl::StatusOr<std::vector<std::string>> Names(const std::string& folder, bool files) {
+// The names in a folder that are themselves a folder, or a file where files are wanted. Links are followed where they
+// may be.
+absl::StatusOr<std::vector<std::string>> Names(const std::string& folder, bool files, const LinkPredicate& may_follow) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;
+    if (may_follow != nullptr && it->is_symlink(gone) && !may_follow(it->path().string())) continue;
     if (files ? it->is_regular_file(gone) : it->is_directory(gone)) names.push_back(it->path().filename().string());
   }
   if (error) return WithPath(folder, absl::DataLossError(error.message()));
@@ -60,8 +62,8 @@ std::string List(const std::vector<std::string>& names) {
       names.size() > kListedFiles ? absl::StrCat(" and ", names.size() - kListedFiles, " more") : "");
 }
 
-absl::StatusOr<TableSource> FindInVersion(TableOptions options, uint64_t version) {
-  absl::StatusOr<std::vector<std::string>> names = Names(options.path, /*files=*/true);
+absl::StatusOr<TableSource> FindInVersion(TableOptions options, uint64_t version, const LinkPredicate& may_follow) {
+  absl::StatusOr<std::vector<std::string>> names = Names(options.path, /*files=*/true, may_follow);
   if (!names.ok()) return names.status();
   std::vector<std::string> tables, vocabularies;
   for (const std::string& name : *names) {
@@ -93,10 +95,10 @@ absl::StatusOr<TableSource> FindInVersion(TableOptions options, uint64_t version
 
 }  // namespace
 
-absl::StatusOr<TableSource> FindTableSource(const TableOptions& options) {
+absl::StatusOr<TableSource> FindTableSource(const TableOptions& options, const LinkPredicate& may_follow) {
   std::error_code error;
   if (!fs::is_directory(options.path, error)) return TableSource{options, 0};
-  absl::StatusOr<std::vector<std::string>> names = Names(options.path, /*files=*/false);
+  absl::StatusOr<std::vector<std::string>> names = Names(options.path, /*files=*/false, may_follow);
   if (!names.ok()) return names.status();
   uint64_t highest = 0;
   for (const std::string& name : *names) {
@@ -115,7 +117,7 @@ absl::StatusOr<TableSource> FindTableSource(const TableOptions& options) {
   TableOptions in_version = options;
   while (in_version.path.size() > 1 && in_version.path.back() == '/') in_version.path.pop_back();
   absl::StrAppend(&in_version.path, "/", highest);
-  return FindInVersion(std::move(in_version), highest);
+  return FindInVersion(std::move(in_version), highest, may_follow);
 }
 
 }  // namespace embedding

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "server/table/table_options.h"
@@ -15,7 +17,10 @@ struct TableSource {
   uint64_t version = 0;
 };
 
-// Looks behind options.path now. Anything but a folder is given back as it is.
+// Whether a link in a folder may be followed. One that may not is left alone as if it were not there.
+using LinkPredicate = std::function<bool(const std::string& path)>;
+
+// Looks behind options.path now. Anything but a folder is given back as it is. may_follow: null follows every link.
 //
 // In a folder, a version is a folder whose name is a number from 1 to 2^63 - 1 in plain digits, without leading zeros;
 // the highest is taken. All else in it is left alone, so a version may be written under another name and renamed when
@@ -27,6 +32,6 @@ struct TableSource {
 //   given, that name in the version's folder instead.
 // DATA_LOSS, with the path: a folder without a version, or a version without a table, with several, or with several
 // vocabularies.
-absl::StatusOr<TableSource> FindTableSource(const TableOptions& options);
+absl::StatusOr<TableSource> FindTableSource(const TableOptions& options, const LinkPredicate& may_follow = nullptr);
 
 }  // namespace embedding

@@ -566,6 +566,24 @@ TEST_F(TableAdminTest, TheHighestVersionOfAFolderIsServed) {
   EXPECT_EQ(Versions("models"), "12: 10 AVAILABLE 12 AVAILABLE");
 }
 
+// As if they were not there, wherever they lead.
+TEST_F(TableAdminTest, LinksThatLeadOutOfTheRootAreNoPartOfAFolder) {
+  Write("root/models/3/t.npy", 4, 3, 13);
+  Write("elsewhere/t.npy", 4, 3, 99);
+  Write("elsewhere/u.npy", 4, 3, 99);
+  std::filesystem::create_symlink(Path("elsewhere"), Path("root/models/5"));
+  std::filesystem::create_symlink(Path("nowhere"), Path("root/models/4"));
+  std::filesystem::create_symlink(Path("outside.npy"), Path("root/models/3/more.npy"));
+  std::filesystem::create_symlink(Path("outside.npy"), Path("root/models/3/vocab.txt"));
+  ASSERT_EQ(Load("models", "models"), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().serving_version(), 3u);
+  EXPECT_EQ(Value(0, "models"), 13);
+  // One that stays inside is followed.
+  std::filesystem::create_directory_symlink(Path("root/models/3"), Path("root/models/6"));
+  ASSERT_EQ(Load("models", ""), absl::OkStatus());
+  EXPECT_EQ(loaded_.table().serving_version(), 6u);
+}
+
 TEST_F(TableAdminTest, AVersionsFolderBringsItsVocabulary) {
   Write("root/models/1/t.npy", 2, 3, 11);
   WriteFile(Path("root/models/1/vocab.txt"), "a\nb\n");

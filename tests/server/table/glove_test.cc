@@ -80,6 +80,12 @@ TEST_F(TextRowsTest, TheFirstWrongLineIsNamedForEveryChunk) {
   }
 }
 
+// Two numbers may be the header of a word2vec file; without one they are a row as any other.
+TEST_F(TextRowsTest, AFirstRowThatLooksLikeAHeaderIsARow) {
+  EXPECT_THAT(Values(*Read("0 1\nx 5\n")), ElementsAre(1, 5));
+  EXPECT_THAT(Values(*Read("9000000000 1\nx 5\n")), ElementsAre(1, 5));
+}
+
 TEST_F(TextRowsTest, TheLocaleNeverMatters) {
   if (std::setlocale(LC_ALL, "de_DE.UTF-8") == nullptr) std::setlocale(LC_ALL, "C.UTF-8");
   EXPECT_THAT(Values(*Read("a 0.5 1.5\n")), ElementsAre(0.5f, 1.5f));
