@@ -2,15 +2,14 @@
 //
 //   lookup_client KIND ADDRESS ROWS DIM BATCH OUTSTANDING CONNECTIONS
 //
-// KIND: unary (LookupRequest), floor, textbook, stream (LookupStream; OUTSTANDING requests on each stream, one stream a
-// connection), redis (MGET; keys are decimal ids). Each connection has a thread of its own. Requests are made before
-// the clock starts. The first answers are compared with the table. Then reads lines from stdin:
+// KIND: unary (LookupRequest), floor, textbook, stream (LookupStream; one stream a connection, OUTSTANDING requests on
+// all of them together), redis (MGET; keys are decimal ids). Each connection has a thread of its own. Requests are made
+// before the clock starts. The first answers are compared with the table. Then reads lines from stdin:
 //   run SECONDS    a window without touching the answers
 //   copy SECONDS   a window in which each answer is copied once into a buffer
 // and answers each with a line {"calls":..,"rows":..,"seconds":..,"cpu_seconds":..}; or
-//   pace RATE CALLS   one call at a time, planned RATE a second; answers {"calls":..,"slow":..,"worst_ms":..}: a call
-//   is
-//                     slow when its answer is parsed more than 10 ms after the planned time
+//   pace RATE CALLS   one call at a time, planned RATE a second; answers {"calls":..,"slow":..,"worst_ms":..}: slow is
+//                     a call whose answer is parsed more than 10 ms after the planned time
 #include <hiredis/hiredis.h>
 #include <sys/socket.h>
 #include <time.h>

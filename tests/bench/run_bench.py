@@ -68,7 +68,7 @@ def main():
                     result.update(lower_is_better=goal.lower_is_better, must=goal.must, aim=goal.aim)
                     results.append(result)
                     print_row(result, goal)
-            except (RuntimeError, OSError, subprocess.SubprocessError) as failure:  # the other rows can still be measured
+            except Exception as failure:  # whatever it is, the other modules' rows can still be measured
                 failures.append(failure)
                 print(f"FAILED: {failure}", file=sys.stderr, flush=True)
     os.makedirs(os.path.dirname(arguments.output) or ".", exist_ok=True)

@@ -6,7 +6,6 @@
 // Both files are raw little-endian F32. Prints "ready", then answers each line of stdin with a line of JSON that holds
 // "seconds":
 //   search FIRST COUNT K     neighbours by dot product of queries [FIRST, FIRST + COUNT); also "ids", per query
-//   plain FIRST COUNT K      the same without codes
 //   sgemm FIRST COUNT K      a textbook scan: OpenBLAS sgemm over blocks of rows, the best k kept per query
 //   read                     one sum over all words of the float32 rows, by as many threads
 //   read_codes               the same over as many bytes as the codes have
@@ -16,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -71,20 +71,18 @@ class Bench {
       : table_(std::move(table)),
         queries_(std::move(queries)),
         pool_(threads),
-        with_codes_(BuildExactIndex(*table_, /*with_codes=*/true, pool_).value()),
-        without_codes_(BuildExactIndex(*table_, /*with_codes=*/false, pool_).value()) {
+        index_(BuildExactIndex(*table_, /*with_codes=*/true, pool_).value()) {
     openblas_set_num_threads(threads);
   }
 
-  double Search(bool with_codes, size_t first, size_t count, int64_t k, Ids* ids) {
+  double Search(size_t first, size_t count, int64_t k, Ids* ids) {
     NeighbourQuery query;
     query.metric = Metric::kDot;
     query.k = k;
     for (size_t q = first; q < first + count; ++q) query.queries.push_back({Query(q), ElementType::kF32});
     std::promise<NeighbourResult> promise;
     const Clock::time_point start = Clock::now();
-    const NeighbourIndex& index = with_codes ? *with_codes_ : *without_codes_;
-    index.Start(std::move(query), pool_, {}, [&](NeighbourResult found) { promise.set_value(std::move(found)); });
+    index_->Start(std::move(query), pool_, {}, [&](NeighbourResult found) { promise.set_value(std::move(found)); });
     const NeighbourResult result = promise.get_future().get();
     const double seconds = SecondsSince(start);
     for (const auto& neighbours : result.neighbours) {
@@ -169,8 +167,7 @@ class Bench {
   const std::unique_ptr<EmbeddingTable> table_;
   const std::vector<float> queries_;
   WorkerPool pool_;
-  const std::unique_ptr<NeighbourIndex> with_codes_;
-  const std::unique_ptr<NeighbourIndex> without_codes_;
+  const std::unique_ptr<NeighbourIndex> index_;
 };
 
 void Print(double seconds, const Ids& ids) {
@@ -205,8 +202,8 @@ int Main(Bench& bench) {
     size_t first = 0, count = 0, k = 0;
     if (!(std::cin >> first >> count >> k) || k < 1 || first + count > bench.num_queries()) Die("bad command");
     double seconds = 0;
-    if (command == "search" || command == "plain") {
-      seconds = bench.Search(command == "search", first, count, static_cast<int64_t>(k), &ids);
+    if (command == "search") {
+      seconds = bench.Search(first, count, static_cast<int64_t>(k), &ids);
     } else if (command == "sgemm") {
       seconds = bench.Sgemm(first, count, k, &ids);
     } else {

@@ -53,14 +53,14 @@ v1::NearestNeighbourRequest SmallSearch() {
 
 grpc::Status Lookup(v1::EmbeddingService::Stub& stub) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(10));
   v1::LookupResponse response;
   return stub.Lookup(&context, SmallLookup(), &response);
 }
 
 grpc::Status Search(v1::EmbeddingService::Stub& stub, const v1::NearestNeighbourRequest& request) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(10));
   v1::NearestNeighbourResponse response;
   return stub.NearestNeighbour(&context, request, &response);
 }
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Both, SignalTest, ::testing::Values(SIGTERM, SIGINT));
 
 TEST(DrainTest, CallsInFlightAreAnsweredAndLateOnesToldWhy) {
   const ScratchFolder folder;
-  ChildServer server({"--table", ZeroTable(folder), "--drain-timeout=10m"});
+  ChildServer server({"--table", ZeroTable(folder), "--drain-timeout=10m", "--max-deadline=1h"});
   ASSERT_NE(server.AwaitLine(" ready "), "");
   const auto stub = v1::EmbeddingService::NewStub(Connect(server.grpc_address()));
   ASSERT_TRUE(Lookup(*stub).ok());  // connected

@@ -93,6 +93,28 @@ TEST(AnswerCheckerTest, EveryCutIsNoticed) {
   }
 }
 
+// The server leaves out the closest row of each query: of the five that are due, four are found.
+TEST(AnswerCheckerTest, OfApproximateSearchesTheClosestRowsFoundAreCounted) {
+  const Workload workload({.rpc = Rpc::kNeighbours, .batch_size = 2, .k = 5, .approximate = true}, FakeTable::Info());
+  const ReferenceTable reference = FakeReference();
+  AnswerChecker checker(workload, &reference);
+  std::vector<int64_t> ids;
+  workload.IdsOf(0, &ids);
+  v1::NearestNeighbourRequest request;
+  request.mutable_targets()->mutable_rows()->mutable_ids()->mutable_values()->Add(ids.begin(), ids.end());
+  request.set_k(5);
+  v1::NearestNeighbourResponse answer;
+  FakeServer server(Fault::kMissedClosest);
+  ASSERT_TRUE(server.NearestNeighbour(nullptr, &request, &answer).ok());
+  std::string complaint;
+  Check(checker, 0, answer.SerializeAsString(), -1, &complaint);
+  MonotonicClock clock;
+  const AnswerChecker::KeptChecks checks = checker.CheckKept(clock, INT64_MAX);
+  EXPECT_EQ(checks.mismatches, 0) << checks.first_complaint;
+  EXPECT_EQ(checks.closest_due, 10);
+  EXPECT_EQ(checks.closest_found, 8);
+}
+
 TEST(AnswerCheckerTest, FieldsOfALaterVersionAreSkipped) {
   const Workload workload({.batch_size = 3}, FakeTable::Info());
   const ReferenceTable reference = FakeReference();

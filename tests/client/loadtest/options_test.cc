@@ -55,6 +55,15 @@ TEST(OptionsTest, NeighboursAskOneQueryACall) {
   EXPECT_EQ(options.workload.ids.zipf_s, 0.9);
 }
 
+TEST(OptionsTest, ApproximateSearchesHaveAnEffort) {
+  const LoadTestOptions options =
+      Parsed({"--rpc", "neighbours", "--mode", "approximate", "--effort", "65536", "--recall"});
+  EXPECT_TRUE(options.workload.approximate);
+  EXPECT_EQ(options.workload.effort, 65536);
+  EXPECT_TRUE(options.verify);
+  EXPECT_FALSE(Parsed({"--rpc", "neighbours", "--mode", "exact"}).workload.approximate);
+}
+
 TEST(OptionsTest, ASingleCallerHasOneConnection) { EXPECT_EQ(Parsed({"--concurrency", "1"}).connections, 1); }
 
 TEST(OptionsTest, FailIfRepeats) {
@@ -116,6 +125,12 @@ INSTANTIATE_TEST_SUITE_P(
                     "--rpc is \"search\", allowed is lookup, lookup-stream, similarity, neighbours"},
         RefusedCase{{"--rpc", "neighbours", "--metric", "l2"}, "--metric is \"l2\""},
         RefusedCase{{"--rpc", "neighbours", "--k", "0"}, "--k is 0, allowed is 1 to"},
+        RefusedCase{{"--mode", "approximate"}, "--mode has no effect on --rpc lookup"},
+        RefusedCase{{"--rpc", "neighbours", "--mode", "fast"}, "--mode is \"fast\""},
+        RefusedCase{{"--rpc", "neighbours", "--recall"}, "--recall needs --mode approximate"},
+        RefusedCase{{"--rpc", "neighbours", "--effort", "5"}, "--effort needs --mode approximate"},
+        RefusedCase{{"--rpc", "neighbours", "--mode", "approximate", "--effort", "0"}, "--effort is 0"},
+        RefusedCase{{"--rpc", "neighbours", "--mode", "approximate", "--effort", "65537"}, "--effort is 65537"},
         RefusedCase{{"--batch-size", "0"}, "--batch-size is 0, allowed is 1 to"},
         RefusedCase{{"--batch-size", "two"}, "--batch-size"}, RefusedCase{{"--ids", "zipfian"}, "--ids is \"zipfian\""},
         RefusedCase{{"--ids", "zipf:0"}, "above 0"}, RefusedCase{{"--ids", "zipf:nan"}, "above 0"},

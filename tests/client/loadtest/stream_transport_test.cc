@@ -225,7 +225,7 @@ TEST(StreamTransportTest, AnAnswerToNothingBreaksTheStream) {
     EXPECT_EQ(done.code, 0);
   }
   // The third answer ends the stream; a call that comes then is not taken for answered by it.
-  EXPECT_EQ(transport.Next(clock.NowNs() + 200'000'000, &done), Transport::NextResult::kTimeout);
+  EXPECT_EQ(transport.Next(clock.NowNs() + 2'000'000'000, &done), Transport::NextResult::kTimeout);
   transport.Prepare(0, 2, 0);
   transport.Start(0);
   transport.FinishSending();
