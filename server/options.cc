@@ -40,7 +40,8 @@ absl::Status Assign(absl::StatusOr<T> value, T& place) {
   return absl::OkStatus();
 }
 
-Setting Count(std::string flag, std::string group, std::string help, int64_t min, int64_t max, Member<int64_t> member) {
+Setting Count(std::string flag, std::string group, const std::string& help, int64_t min, int64_t max,
+              Member<int64_t> member) {
   return {std::move(flag),
           std::move(group),
           "N",
@@ -52,7 +53,8 @@ Setting Count(std::string flag, std::string group, std::string help, int64_t min
           [=](const ServerOptions& options) { return absl::StrCat(Get(member, options)); }};
 }
 
-Setting Size(std::string flag, std::string group, std::string help, int64_t min, int64_t max, Member<int64_t> member) {
+Setting Size(std::string flag, std::string group, const std::string& help, int64_t min, int64_t max,
+             Member<int64_t> member) {
   return {std::move(flag),
           std::move(group),
           "BYTES",
@@ -64,7 +66,7 @@ Setting Size(std::string flag, std::string group, std::string help, int64_t min,
           [=](const ServerOptions& options) { return SizeText(Get(member, options)); }};
 }
 
-Setting Duration(std::string flag, std::string group, std::string help, milliseconds min, milliseconds max,
+Setting Duration(std::string flag, std::string group, const std::string& help, milliseconds min, milliseconds max,
                  Member<milliseconds> member) {
   return {std::move(flag),
           std::move(group),
@@ -77,7 +79,7 @@ Setting Duration(std::string flag, std::string group, std::string help, millisec
           [=](const ServerOptions& options) { return DurationText(Get(member, options)); }};
 }
 
-Setting Choice(std::string flag, std::string group, std::string help, std::vector<std::string> choices,
+Setting Choice(std::string flag, std::string group, std::string help, const std::vector<std::string>& choices,
                Member<std::string> member) {
   std::string names = absl::StrJoin(choices, "|");
   return {std::move(flag),

@@ -140,6 +140,7 @@ bool HnswSearch::WalkOne(size_t query, HnswWalk& walk) {
   if (static_cast<int64_t>(ids.size()) < k_) return false;
 
   std::vector<const void*> addresses;
+  addresses.reserve(ids.size());
   for (const int64_t id : ids) addresses.push_back(table.row(id));
   std::vector<float> scores(ids.size());
   CanonicalQuery(query_.metric, query_.queries[query], table.dim())

@@ -91,7 +91,7 @@ absl::Status ExampleQueries::CheckQuery(const v1::ExampleQuery& message, const R
   const std::string path = absl::StrCat("examples.queries[", index, "]");
   query->message = &message;
   query->num_positive_sets = static_cast<size_t>(message.positive_size());
-  query->sets.resize(static_cast<size_t>(message.positive_size() + message.negative_size()));
+  query->sets.resize(static_cast<size_t>(message.positive_size()) + static_cast<size_t>(message.negative_size()));
   int64_t count = 0;
   double weights = 0;
   size_t next = 0;
@@ -129,7 +129,7 @@ absl::Status ExampleQueries::Resolve(const EmbeddingTable& table, v1::MissingPol
   dim_ = table.dim();
   for (Query& query : queries_) {
     for (Operand& operand : query.sets) {
-      const absl::Status status = operand.Resolve(table, policy);
+      absl::Status status = operand.Resolve(table, policy);
       // The first wrong set decides, so that those before it have nothing missing unless that is no error.
       num_missing_ += operand.num_missing();
       if (!status.ok()) return status;

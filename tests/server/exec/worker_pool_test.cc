@@ -88,6 +88,7 @@ TEST(WorkerPoolTest, ManyThreadsMaySubmit) {
   WorkerPool pool(2);
   std::atomic<int> lanes{0};
   std::vector<std::thread> submitters;
+  submitters.reserve(4);
   for (int i = 0; i < 4; ++i) {
     submitters.emplace_back([&] {
       for (int job = 0; job < 50; ++job) pool.RunAndWait(3, [&lanes](int) { lanes.fetch_add(1); });

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -153,7 +152,7 @@ TEST(HnswIndexTest, ScoresAndOrderAreCanonicalToTheBit) {
     for (size_t i = 0; i < neighbours.size(); ++i) {
       const float want = CanonicalScore(Metric::kCosine, {&shared.vectors[q * kDim], ElementType::kF32},
                                         {shared.table->row(neighbours[i].id), ElementType::kF32}, kDim);
-      EXPECT_EQ(std::memcmp(&want, &neighbours[i].score, sizeof(want)), 0);
+      EXPECT_EQ(testing::Bits({{neighbours[i].id, want}}), testing::Bits({neighbours[i]}));
       EXPECT_TRUE(i == 0 || IsCloser(Metric::kCosine, neighbours[i - 1], neighbours[i]));
     }
   }
@@ -300,6 +299,7 @@ TEST(HnswIndexTest, SearchesAtTheSameTimeAnswerAsAlone) {
   Gaussian& shared = Shared();
   const auto alone = Search(*shared.index, shared.Query(10, 50), shared.pool).neighbours;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 5; ++round) {

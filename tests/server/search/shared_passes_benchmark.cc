@@ -75,6 +75,7 @@ Run Measure(const NeighbourIndex& index, const std::vector<float>& queries,
   const Clock::time_point end =
       begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(options.callers));
   for (int caller = 0; caller < options.callers; ++caller) {
     threads.emplace_back([&, caller] {
       for (int64_t i = caller; Clock::now() < end; ++i) {

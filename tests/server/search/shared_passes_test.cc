@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
@@ -37,6 +36,7 @@ constexpr Metric kMetrics[] = {Metric::kCosine, Metric::kDot, Metric::kEuclidean
 
 std::vector<std::vector<std::pair<int64_t, uint32_t>>> Bits(const std::vector<std::vector<Neighbour>>& results) {
   std::vector<std::vector<std::pair<int64_t, uint32_t>>> bits;
+  bits.reserve(results.size());
   for (const std::vector<Neighbour>& result : results) bits.push_back(testing::Bits(result));
   return bits;
 }
@@ -50,7 +50,7 @@ class SharedPassesTest : public ::testing::TestWithParam<bool> {
     alone_ = BuildExactIndex(*table_, GetParam(), pool_, {}, /*share_passes=*/false).value();
   }
 
-  NeighbourQuery QueryFor(std::vector<int64_t> rows, Metric metric = Metric::kCosine, int64_t k = 10) const {
+  NeighbourQuery QueryFor(const std::vector<int64_t>& rows, Metric metric = Metric::kCosine, int64_t k = 10) const {
     NeighbourQuery query{metric, k, {}, {}};
     for (const int64_t row : rows) {
       query.queries.push_back({table_->row(row), ElementType::kF32});
@@ -282,6 +282,7 @@ TEST_P(SharedPassesTest, AnswersAreThoseOfEachCallerAlone) {
   };
   std::vector<std::vector<Done>> done(kCallers);
   std::vector<std::thread> threads;
+  threads.reserve(kCallers);
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back([&, caller] {
       std::mt19937_64 random(static_cast<uint64_t>(caller));

@@ -12,7 +12,6 @@ namespace {
 using absl::StatusCode;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
-using ::testing::FloatNear;
 using ::testing::IsEmpty;
 
 void AddIds(google::protobuf::RepeatedPtrField<v1::VectorSet>* sets, const std::vector<int64_t>& ids) {

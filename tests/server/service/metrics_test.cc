@@ -344,6 +344,7 @@ TEST(MetricsTest, CountsExactlyWhileOthersCollect) {
     }
   });
   std::vector<std::thread> callers;
+  callers.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     callers.emplace_back([&, t] {
       for (int i = 0; i < kCallsPerThread; ++i) {

@@ -7,7 +7,6 @@
 namespace embedding {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
