@@ -27,4 +27,7 @@ GOALS = {
     "load_vs_pread_1GiB": Goal("time of two threads' pread over our load, codes off", 0.8, 0.95),
     "lookup_slow_share_5rps": Goal("share of calls above 10 ms at 5 calls/s", 0.01, 0.001, True, True),
     "reload_p99": Goal("p99 of Lookup in windows with reloads over without, at 20 % of the peak", 2.0, 1.2, True, True),
+    "hnsw_qps_vs_hnswlib_r95": Goal("queries/s over hnswlib at recall@10 = 0.95, 341k word vectors", 1.5, 2.5, False, True),
+    "hnsw_qps_vs_hnswlib_r99": Goal("the same at recall@10 = 0.99", 1.5, 2.5, False, True),
+    "hnsw_build_vs_hnswlib": Goal("time of hnswlib's build over ours at equal recall, two threads", 1.2, 1.8, False, True),
 }

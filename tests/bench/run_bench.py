@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import exact_rows
+import hnsw_rows
 import load_rows
 import lookup_rows
 import swap_rows
@@ -60,7 +61,7 @@ def main():
     results, failures = [], []
     print(f"{'name':34} {'ours':>14} {'peer':>14} {'ratio':>7}  {'must':>6} {'aim':>6}  met", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
-        for rows in (lookup_rows, exact_rows, load_rows, swap_rows):
+        for rows in (lookup_rows, exact_rows, load_rows, swap_rows, hnsw_rows):
             try:
                 names = [name for name in wanted if name in rows.NAMES]
                 for result in rows.measure(arguments.bin, names, arguments.quick, scratch):
