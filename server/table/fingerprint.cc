@@ -1,7 +1,13 @@
 #include "server/table/fingerprint.h"
 
+#if defined(__x86_64__)
+// The library hashes with the widest vectors that the processor has; compiled into this file, for any x86-64, it would
+// take 16 bytes at a time: 10 GB/s a core beside 20 (AVX2) and 28 (AVX-512).
+#include <xxh_x86dispatch.h>
+#else
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#endif
 
 #include <bit>
 #include <cstring>

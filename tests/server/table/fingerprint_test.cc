@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "server/table/embedding_table.h"
 
 namespace embedding {
@@ -29,6 +30,22 @@ TEST(FingerprintTest, TellsApartShapesDtypesRowsAndKeys) {
   EXPECT_NE(base, Of(Dtype::kF16, 2, 6, {"a", "b"}));
   EXPECT_NE(Of(Dtype::kF16, 2, 6, {"a", "b"}), Of(Dtype::kF16, 2, 6, {"b", "a"}));
   EXPECT_NE(Of(Dtype::kF16, 2, 6, {"ab", "c"}), Of(Dtype::kF16, 2, 6, {"a", "bc"}));
+}
+
+// Expected values: xxhash.xxh3_128_hexdigest of the Python package xxhash 4.1.0 over
+// bytes((i * i * 7 + i // 251) % 256 for i in range(count)).
+TEST(FingerprintTest, LongBlocksHaveTheDigestsOfXxh3) {
+  const auto hex_of = [](size_t count) {
+    std::string bytes(count, '\0');
+    for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>((i * i * 7 + i / 251) % 256);
+    BlockHasher hasher;
+    hasher.Update(bytes.data(), bytes.size());
+    std::string hex;
+    for (const unsigned char byte : hasher.Digest()) absl::StrAppend(&hex, absl::Hex(byte, absl::kZeroPad2));
+    return hex;
+  };
+  EXPECT_EQ(hex_of(size_t{1} << 20), "0788c9bb7eb5204ed2392deca1ebeb6d");
+  EXPECT_EQ(hex_of(100001), "4b05e6b67aea3ff70378b044b7fbe3a0");
 }
 
 TEST(FingerprintTest, BlocksHashedInPiecesGiveTheSameDigest) {
