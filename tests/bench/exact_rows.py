@@ -4,6 +4,7 @@ import statistics
 import sys
 import time
 
+from exact_peers import Faiss, Sgemm, has_faiss
 from measure import Program, summary
 
 SHAPES = {"50257x768": (50257, 768), "1000000x128": (1000000, 128)}
@@ -17,14 +18,6 @@ def numpy():
     return np
 
 
-def faiss():
-    try:
-        import faiss as module
-    except ImportError:
-        return None
-    return module
-
-
 def make_files(shape, scratch):
     np = numpy()
     rows, dim = SHAPES[shape]
@@ -34,41 +27,12 @@ def make_files(shape, scratch):
     queries = random.standard_normal((QUERIES, dim), dtype=np.float32)
     table.tofile(rows_file)
     queries.tofile(queries_file)
-    return table, queries, rows_file, queries_file
-
-
-class Faiss:
-    """IndexFlatIP of the PyPI package, at the faster of its own loops and its BLAS, on one thread and on all."""
-
-    def __init__(self, table, threads):
-        self.module = faiss()
-        self.index = self.module.IndexFlatIP(table.shape[1])
-        self.index.add(table)
-        self.settings = [(count, least) for count in sorted({1, threads}) for least in (1, 1 << 30)]
-
-    def tune(self, queries, k):
-        """Sets what is fastest for as many queries."""
-        times = {setting: statistics.median(self.run(setting, queries, k)[0] for _ in range(4)) for setting in self.settings}
-        self.best = min(times, key=times.get)
-        return self
-
-    def run(self, setting, queries, k):
-        self.module.omp_set_num_threads(setting[0])
-        self.module.cvar.distance_compute_blas_threshold = setting[1]
-        start = time.perf_counter()
-        _, ids = self.index.search(queries, k)
-        return time.perf_counter() - start, ids.tolist()
-
-    def search(self, queries, k):
-        return self.run(self.best, queries, k)
-
-    def __str__(self):
-        return f"faiss on {self.best[0]} threads, {'BLAS' if self.best[1] == 1 else 'own loops'}"
+    return rows_file, rows, dim, queries_file, QUERIES
 
 
 def alternate(rounds, **arms):
     """Seconds per arm, measured in turns; the first round warms up. Threads of OpenMP and OpenBLAS spin for a while after
-    their work, so each arm first waits until those of the other have gone to sleep, then runs once untimed."""
+    their work, in their own process, so each arm first waits until those of the other have gone to sleep, then runs once untimed."""
     taken = {name: [] for name in arms}
     names = list(arms)
     for turn in range(rounds + 1):
@@ -103,23 +67,23 @@ def measure(folder, names, quick, scratch):
     program = os.path.join(folder, "search_bench")
     large = [name for name in names if name == "exact_bandwidth"]
     small = [name for name in names if name not in large]
+    if any("faiss" in name or "best" in name for name in names) and not has_faiss():
+        print("SKIPPED: faiss did NOT run: PyPI gave no faiss-cpu", file=sys.stderr)
     if small:
-        table, queries, rows_file, queries_file = make_files("50257x768", scratch)
-        rows, dim = SHAPES["50257x768"]
-        with Program(program, rows_file, rows, dim, queries_file, QUERIES) as bench:
-            yield from measure_small(small, bench, table, queries, rounds, threads)
-        os.remove(rows_file)
+        files = make_files("50257x768", scratch)
+        with Program(program, *files) as bench:
+            yield from measure_small(small, bench, program, files, rounds, threads)
+        os.remove(files[0])
     if large:
-        _, _, rows_file, queries_file = make_files("1000000x128", scratch)
-        rows, dim = SHAPES["1000000x128"]
-        with Program(program, rows_file, rows, dim, queries_file, QUERIES) as bench:
+        files = make_files("1000000x128", scratch)
+        with Program(program, *files) as bench:
             taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
                               read=lambda _: bench.ask("read_codes")["seconds"])
             yield result("exact_bandwidth", taken["ours"], taken["read"])
-        os.remove(rows_file)
+        os.remove(files[0])
 
 
-def measure_small(names, bench, table, queries, rounds, threads):
+def measure_small(names, bench, program, files, rounds, threads):
     if "exact_1q_vs_f32_read_50257x768" in names:
         taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
                           read=lambda _: bench.ask("read")["seconds"])
@@ -128,22 +92,35 @@ def measure_small(names, bench, table, queries, rounds, threads):
         taken = alternate(max(5, rounds // 3), ours=lambda _: bench.ask("build_codes")["seconds"],
                           read=lambda _: bench.ask("read")["seconds"])
         yield result("codes_build_vs_read", taken["ours"], taken["read"])
-    peer = Faiss(table, threads) if faiss() else None
-    if peer is None:
-        print("SKIPPED: faiss did NOT run: PyPI gave no faiss-cpu", file=sys.stderr)
-    if "exact_1q_vs_faiss_50257x768" in names and peer:
-        peer.tune(queries[:1], 10)
-        same_ids(bench.ask("search 0 8 10")["ids"], peer.search(queries[:8], 10)[1], "exact_1q_vs_faiss")
-        taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
-                          faiss=lambda turn: peer.search(queries[turn:turn + 1], 10)[0])
-        yield result("exact_1q_vs_faiss_50257x768", taken["ours"], taken["faiss"], unit=f"ms, {peer}")
+    if "exact_1q_vs_faiss_50257x768" in names and has_faiss():
+        yield one_query_vs_faiss("exact_1q_vs_faiss_50257x768", bench, files, rounds, threads)
     if "exact_64q_vs_best_50257x768" in names:
-        arms = {"ours": lambda turn: bench.ask(f"search {turn} 64 10")["seconds"],
-                "sgemm": lambda turn: bench.ask(f"sgemm {turn} 64 10")["seconds"]}
-        if peer:
-            peer.tune(queries[:64], 10)
-            arms["faiss"] = lambda turn: peer.search(queries[turn:turn + 64], 10)[0]
-        same_ids(bench.ask("search 0 64 10")["ids"], bench.ask("sgemm 0 64 10")["ids"], "exact_64q_vs_best")
-        taken = alternate(max(5, rounds // 2), **arms)
-        best = min((name for name in taken if name != "ours"), key=lambda name: statistics.median(taken[name]))
-        yield result("exact_64q_vs_best_50257x768", taken["ours"], taken[best], unit=f"ms, {peer if best == 'faiss' else 'OpenBLAS'}")
+        yield many_queries_vs_best(bench, program, files, rounds, threads)
+
+
+def one_query_vs_faiss(name, bench, files, rounds, threads):
+    with Faiss(files, threads, 1, 10) as peer:
+        same_ids(bench.ask("search 0 64 10")["ids"], peer.search(0, 64, 10)["ids"], name)
+        taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
+                          faiss=lambda turn: peer.search(turn, 1, 10)["seconds"])
+        return result(name, taken["ours"], taken["faiss"], unit=f"ms, {peer}")
+
+
+def many_queries_vs_best(bench, program, files, rounds, threads):
+    name, count = "exact_64q_vs_best_50257x768", 64
+    peers = {"sgemm": Sgemm(program, files, count, 10)}
+    if has_faiss():
+        peers["faiss"] = Faiss(files, threads, count, 10)
+    arms = {"ours": lambda turn: bench.ask(f"search {turn} {count} 10")["seconds"]}
+    for peer_name, peer in peers.items():
+        same_ids(bench.ask(f"search 0 {count} 10")["ids"], peer.search(0, count, 10)["ids"], name)
+        arms[peer_name] = lambda turn, peer=peer: peer.search(turn, count, 10)["seconds"]
+    taken = alternate(rounds, **arms)
+    best = min(peers, key=lambda peer_name: statistics.median(taken[peer_name]))
+    for peer in peers.values():
+        peer.program.close()
+    flops = 2 * count * int(files[1]) * int(files[2])
+    for peer_name, peer in peers.items():
+        print(f"note: {name}: {peer}: {flops / statistics.median(taken[peer_name]) / 1e9:.3g} GFLOP/s", file=sys.stderr)
+    return result(name, taken["ours"], taken[best],
+                  unit=f"ms, {peers[best]}, {flops / statistics.median(taken[best]) / 1e9:.3g} GFLOP/s")

@@ -3,10 +3,10 @@
 //
 //   search_bench ROWS_FILE NUM_ROWS DIM QUERIES_FILE NUM_QUERIES [THREADS]
 //
-// Both files are raw little-endian F32. Prints "ready", then answers each line of stdin with a line of JSON that holds
-// "seconds":
+// Both files are raw little-endian F32. Prints "ready" and the name of the kernels that OpenBLAS chose, then answers
+// each line of stdin with a line of JSON that holds "seconds":
 //   search FIRST COUNT K     neighbours by dot product of queries [FIRST, FIRST + COUNT); also "ids", per query
-//   sgemm FIRST COUNT K      a textbook scan: OpenBLAS sgemm over blocks of rows, the best k kept per query
+//   sgemm FIRST COUNT K ROWS a textbook scan: OpenBLAS sgemm over blocks of so many rows, the best k kept per query
 //   read                     one sum over all words of the float32 rows, by as many threads
 //   read_codes               the same over as many bytes as the codes have
 //   build_codes              coding all rows
@@ -34,6 +34,7 @@
 #include "tests/server/search/wide_read.h"
 
 extern "C" void openblas_set_num_threads(int num_threads);
+extern "C" char* openblas_get_corename();
 
 namespace embedding::bench {
 namespace {
@@ -92,31 +93,38 @@ class Bench {
     return seconds;
   }
 
-  double Sgemm(size_t first, size_t count, size_t k, Ids* ids) {
-    constexpr int64_t kBlockRows = 4096;
+  double Sgemm(size_t first, size_t count, size_t k, int64_t block_rows, Ids* ids) {
     const auto dim = static_cast<int>(table_->dim());
     const Clock::time_point start = Clock::now();
-    std::vector<float> scores(static_cast<size_t>(kBlockRows) * count);
+    std::vector<float> scores(static_cast<size_t>(block_rows) * count);
     std::vector<std::vector<std::pair<float, int64_t>>> best(count);
     std::vector<float> least(count, -INFINITY);
+    constexpr int64_t kStride = 64;
     const auto closer = [](const auto& a, const auto& b) {
       return a.first != b.first ? a.first > b.first : a.second < b.second;
     };
-    for (int64_t begin = 0; begin < table_->num_rows(); begin += kBlockRows) {
-      const int64_t rows = std::min(kBlockRows, table_->num_rows() - begin);
+    for (int64_t begin = 0; begin < table_->num_rows(); begin += block_rows) {
+      const int64_t rows = std::min(block_rows, table_->num_rows() - begin);
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(count), static_cast<int>(rows), dim, 1.0f,
                   Query(first), dim, reinterpret_cast<const float*>(table_->row(begin)), dim, 0.0f, scores.data(),
                   static_cast<int>(rows));
       pool_.RunAndWait(pool_.num_threads(), [&](int lane) {
         for (auto q = static_cast<size_t>(lane); q < count; q += static_cast<size_t>(pool_.num_threads())) {
           const float* of_query = scores.data() + q * static_cast<size_t>(rows);
-          for (int64_t i = 0; i < rows; ++i) {
-            if (of_query[i] < least[q]) continue;
-            best[q].emplace_back(of_query[i], begin + i);
-            if (best[q].size() < 2 * k + 64) continue;
-            std::nth_element(best[q].begin(), best[q].begin() + static_cast<ptrdiff_t>(k - 1), best[q].end(), closer);
-            best[q].resize(k);
-            least[q] = best[q][k - 1].first;
+          for (int64_t from = 0; from < rows; from += kStride) {
+            const int64_t to = std::min(rows, from + kStride);
+            // Without branches, which compilers turn into vectors: nearly all rows end here.
+            int reach = 0;
+            for (int64_t i = from; i < to; ++i) reach += of_query[i] >= least[q] ? 1 : 0;
+            if (reach == 0) continue;
+            for (int64_t i = from; i < to; ++i) {
+              if (of_query[i] < least[q]) continue;
+              best[q].emplace_back(of_query[i], begin + i);
+              if (best[q].size() < 2 * k + 64) continue;
+              std::nth_element(best[q].begin(), best[q].begin() + static_cast<ptrdiff_t>(k - 1), best[q].end(), closer);
+              best[q].resize(k);
+              least[q] = best[q][k - 1].first;
+            }
           }
         }
       });
@@ -182,7 +190,7 @@ void Print(double seconds, const Ids& ids) {
 }
 
 int Main(Bench& bench) {
-  std::printf("ready\n");
+  std::printf("ready %s\n", openblas_get_corename());
   std::fflush(stdout);
   std::string command;
   while (std::cin >> command) {
@@ -205,7 +213,9 @@ int Main(Bench& bench) {
     if (command == "search") {
       seconds = bench.Search(first, count, static_cast<int64_t>(k), &ids);
     } else if (command == "sgemm") {
-      seconds = bench.Sgemm(first, count, k, &ids);
+      int64_t block_rows = 0;
+      if (!(std::cin >> block_rows) || block_rows < 1) Die("bad command");
+      seconds = bench.Sgemm(first, count, k, block_rows, &ids);
     } else {
       Die("unknown command " + command);
     }
