@@ -184,44 +184,57 @@ size_t NarrowF64ToF32(const double* from, size_t count, float* to) {
   return first_overflow;
 }
 
-// The largest magnitude of a row, as the integer that its bits make without the sign: it is 0 for a row of zeros, and
+// The largest magnitude of count elements, as the integer that its bits make without the sign: it is 0 for zeros, and
 // reaches the exponent of ones where infinity or NaN is met.
 template <typename T>
-T LargestMagnitude(const uint8_t* row, size_t dim) {
+T LargestMagnitude(const uint8_t* from, size_t count) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const auto magnitude_bits = hn::Set(d, hwy::LimitsMax<T>());
+  const auto magnitudes = [&](size_t j) HWY_ATTR { return hn::And(LoadAny(d, from + j * sizeof(T)), magnitude_bits); };
   auto max0 = hn::Zero(d);
   auto max1 = hn::Zero(d);
+  auto max2 = hn::Zero(d);
+  auto max3 = hn::Zero(d);
   size_t j = 0;
-  for (; j + 2 * lanes <= dim; j += 2 * lanes) {
-    max0 = hn::Max(max0, hn::And(LoadAny(d, row + j * sizeof(T)), magnitude_bits));
-    max1 = hn::Max(max1, hn::And(LoadAny(d, row + (j + lanes) * sizeof(T)), magnitude_bits));
+  for (; j + 4 * lanes <= count; j += 4 * lanes) {
+    max0 = hn::Max(max0, magnitudes(j));
+    max1 = hn::Max(max1, magnitudes(j + lanes));
+    max2 = hn::Max(max2, magnitudes(j + 2 * lanes));
+    max3 = hn::Max(max3, magnitudes(j + 3 * lanes));
   }
-  for (; j + lanes <= dim; j += lanes) {
-    max0 = hn::Max(max0, hn::And(LoadAny(d, row + j * sizeof(T)), magnitude_bits));
-  }
+  for (; j + lanes <= count; j += lanes) max0 = hn::Max(max0, magnitudes(j));
   T lanes_of_max[64 / sizeof(T)];
-  hn::StoreU(hn::Max(max0, max1), d, lanes_of_max);
+  hn::StoreU(hn::Max(hn::Max(max0, max1), hn::Max(max2, max3)), d, lanes_of_max);
   T largest = 0;
   for (size_t i = 0; i < lanes; ++i) largest = std::max(largest, lanes_of_max[i]);
-  for (; j < dim; ++j) {
+  for (; j < count; ++j) {
     T bits;
-    std::memcpy(&bits, row + j * sizeof(T), sizeof(T));
+    std::memcpy(&bits, from + j * sizeof(T), sizeof(T));
     largest = std::max(largest, static_cast<T>(bits & hwy::LimitsMax<T>()));
   }
   return largest;
 }
 
+// Row by row costs more than reading: the rows are looked at together first, and by themselves only where one of them
+// may be what is looked for.
 template <typename T>
 RowScan Scan(const uint8_t* rows, size_t num_rows, size_t dim, T infinity, uint8_t* non_finite) {
+  const bool all_finite = LargestMagnitude<T>(rows, num_rows * dim) < infinity;
   RowScan found;
   for (size_t i = 0; i < num_rows; ++i) {
-    const T largest = LargestMagnitude<T>(rows + i * dim * sizeof(T), dim);
-    const bool is_non_finite = largest >= infinity;
+    const uint8_t* row = rows + i * dim * sizeof(T);
+    if (non_finite != nullptr) non_finite[i] = 0;
+    if (all_finite) {
+      T first;
+      std::memcpy(&first, row, sizeof(T));
+      if ((first & hwy::LimitsMax<T>()) != 0) continue;
+    }
+    const T largest = LargestMagnitude<T>(row, dim);
     if (largest == 0) ++found.zero_rows;
-    if (is_non_finite) ++found.non_finite_rows;
-    if (non_finite != nullptr) non_finite[i] = is_non_finite ? 1 : 0;
+    if (largest < infinity) continue;
+    ++found.non_finite_rows;
+    if (non_finite != nullptr) non_finite[i] = 1;
   }
   return found;
 }

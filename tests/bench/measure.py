@@ -48,3 +48,23 @@ def summary(ratios):
         return statistics.median(ratios), [min(ratios), max(ratios)]
     quartiles = statistics.quantiles(ratios, n=4)
     return statistics.median(ratios), [quartiles[0], quartiles[2]]
+
+
+def in_turns(rounds, **arms):
+    """Values per arm, each of which is called with the number of the round: A B C, C B A, ... The first round warms up
+    and is not counted."""
+    taken = {name: [] for name in arms}
+    names = list(arms)
+    for turn in range(rounds + 1):
+        for name in names if turn % 2 == 0 else reversed(names):
+            value = arms[name](turn)
+            if turn > 0:
+                taken[name].append(value)
+    return taken
+
+
+def ratio_of_times(name, ours, peer, scale=1e3, unit="ms"):
+    """A row whose ratio is the peer's time over ours, pair by pair."""
+    ratio, spread = summary([p / o for o, p in zip(ours, peer)])
+    return {"name": name, "ours": statistics.median(ours) * scale, "peer": statistics.median(peer) * scale, "ratio": ratio,
+            "spread": spread, "unit": unit}

@@ -255,6 +255,33 @@ TEST_P(ConvertTest, ScanFindsZeroAndNonFiniteRows) {
   }
 }
 
+// Where all rows are finite, their first elements tell most of them apart from zeros.
+TEST_P(ConvertTest, ScanFindsZeroRowsAmongFiniteOnes) {
+  const ScopedSimdTarget scoped(GetParam());
+  for (size_t dim : {2u, 3u, 17u, 64u, 65u, 300u}) {
+    // Rows: ordinary, +0, zeros but for the last element, -0 and +0, +0 but for the last element, the least float16.
+    std::vector<float> rows(6 * dim, 0.5f);
+    for (size_t j = 0; j < dim; ++j) {
+      rows[dim + j] = 0.0f;
+      rows[2 * dim + j] = -0.0f;
+      rows[3 * dim + j] = j == 0 ? -0.0f : 0.0f;
+      rows[4 * dim + j] = 0.0f;
+      rows[5 * dim + j] = 0x1p-24f;
+    }
+    rows[3 * dim - 1] = -1.0f;
+    rows[5 * dim - 1] = 2.0f;
+    for (ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
+      std::vector<uint8_t> bytes(rows.size() * 4);
+      NarrowFromF32(rows.data(), rows.size(), type, bytes.data());
+      std::vector<uint8_t> non_finite(7, 9);
+      const RowScan scan = ScanRows(type, bytes.data(), 6, dim, non_finite.data());
+      EXPECT_EQ(scan.zero_rows, 2);
+      EXPECT_EQ(scan.non_finite_rows, 0);
+      EXPECT_THAT(non_finite, ::testing::ElementsAre(0, 0, 0, 0, 0, 0, 9));
+    }
+  }
+}
+
 // One row for each code, everywhere in a row of ones.
 TEST_P(ConvertTest, ScanJudgesEvery8BitCode) {
   const ScopedSimdTarget scoped(GetParam());

@@ -1,0 +1,137 @@
+// Loading a table and what it is compared with, in one process, one command at a time, so that a driver can time them
+// in turns.
+//
+//   load_bench FILE DIM [THREADS]
+//
+// FILE: raw little-endian F32, which a driver has read before, so that it lies in the page cache. Prints "ready", then
+// answers each line of stdin with a line of JSON that holds "seconds":
+//   pread SIZE    reading FILE in pieces of SIZE bytes into fresh memory of the same kind (private, advised to be huge
+//                 pages), and nothing else
+//   load          LoadRows: the same, with the fingerprint and the scan for zero and non-finite rows
+//   index         LoadTable, and what an exact search needs: norms and codes
+// Timed: from asking for the memory to the last byte. Not timed: giving it back.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/exec/cpu_count.h"
+#include "server/search/exact_index.h"
+#include "server/table/load_rows.h"
+#include "server/table/load_table.h"
+#include "server/table/private_memory.h"
+
+namespace embedding::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "load_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) Die(std::string(value.status().message()));
+  return *std::move(value);
+}
+
+// Seconds that make() takes; what it gives is destroyed afterwards.
+template <typename Make>
+double Seconds(Make make) {
+  const Clock::time_point start = Clock::now();
+  const auto made = make();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Bench {
+ public:
+  Bench(std::string path, int64_t dim, int threads)
+      : path_(std::move(path)), dim_(dim), pool_(threads), file_(ValueOrDie(SourceFile::Open(path_))) {
+    num_rows_ = static_cast<int64_t>(file_.size()) / (dim * static_cast<int64_t>(sizeof(float)));
+  }
+
+  double Pread(size_t piece) {
+    return Seconds([&] {
+      std::shared_ptr<std::byte> memory = ValueOrDie(AllocatePrivate(file_.size()));
+      std::atomic<size_t> next{0};
+      pool_.RunAndWait(pool_.num_threads(), [&](int) {
+        for (;;) {
+          const size_t at = next.fetch_add(piece);
+          if (at >= file_.size()) return;
+          const size_t size = std::min(piece, file_.size() - at);
+          if (!file_.ReadAt(at, size, memory.get() + at).ok()) Die("cannot read " + path_);
+        }
+      });
+      return memory;
+    });
+  }
+
+  double Load() {
+    const RowLayout layout = {.dtype = Dtype::kF32, .num_rows = num_rows_, .dim = dim_};
+    return Seconds([&] { return ValueOrDie(LoadRows(file_, layout, /*allow_non_finite=*/false, pool_, {})); });
+  }
+
+  double Index() {
+    TableOptions options;
+    options.name = "bench";
+    options.path = path_;
+    options.format = TableFormat::kRaw;
+    options.dtype = Dtype::kF32;
+    options.dim = dim_;
+    return Seconds([&] {
+      auto table = ValueOrDie(LoadTable(options, TableLimits(), pool_));
+      auto index = ValueOrDie(BuildExactIndex(*table, /*with_codes=*/true, pool_));
+      return std::pair(std::move(table), std::move(index));
+    });
+  }
+
+ private:
+  const std::string path_;
+  const int64_t dim_;
+  WorkerPool pool_;
+  const SourceFile file_;
+  int64_t num_rows_ = 0;
+};
+
+int Main(Bench& bench) {
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string command; std::cin >> command;) {
+    double seconds = 0;
+    if (command == "pread") {
+      size_t piece = 0;
+      if (!(std::cin >> piece) || piece < 1) Die("bad command");
+      seconds = bench.Pread(piece);
+    } else if (command == "load") {
+      seconds = bench.Load();
+    } else if (command == "index") {
+      seconds = bench.Index();
+    } else {
+      Die("unknown command " + command);
+    }
+    std::printf("{\"seconds\":%.9f}\n", seconds);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace embedding::bench
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: load_bench FILE DIM [THREADS]\n");
+    return 2;
+  }
+  embedding::bench::Bench bench(argv[1], std::atoll(argv[2]),
+                                argc > 3 ? std::atoi(argv[3]) : embedding::AvailableCpus());
+  return embedding::bench::Main(bench);
+}
