@@ -1,6 +1,7 @@
 // Lookup, Similarity and NearestNeighbour: admit, parse, call, write, count.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "server/service/call.h"
 #include "server/service/limits.h"
 #include "server/service/metrics.h"
+#include "server/service/row_references.h"
 #include "server/service/snapshot.h"
 #include "server/service/stream.h"
 
@@ -21,6 +23,8 @@ struct ServiceContext {
   Metrics* metrics = nullptr;
   Admission* admission = nullptr;
   RequestLimits limits;
+  // Plain rows in pieces of so many bytes or more are sent from where the table holds them: row_references.h.
+  size_t referenced_piece_bytes = kReferencedPieceBytes;
 };
 
 // The methods of embedding.v1.EmbeddingService. Lookup is answered on the calling thread, unless it pools much; the

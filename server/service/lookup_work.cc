@@ -10,6 +10,7 @@
 #include "proto/status_codec.h"
 #include "server/service/answer_buffer.h"
 #include "server/service/request_errors.h"
+#include "server/service/row_references.h"
 #include "server/service/wire_writer.h"
 
 namespace embedding {
@@ -240,21 +241,48 @@ absl::StatusOr<grpc::ByteBuffer> LookupWork::Answer(const Waiting& caller) {
   absl::StatusOr<Admission::Ticket> ticket =
       context_.admission->Admit(static_cast<int64_t>(answer_bytes_), /*search=*/false);
   if (!ticket.ok()) return ticket.status();
-  AnswerBuffer answer(answer_bytes_, *std::move(ticket));
-  uint8_t* to = answer.data();
+  absl::StatusOr<grpc::ByteBuffer> answer =
+      RefersToRows() ? AnswerByReference(*std::move(ticket)) : AnswerByCopy(caller, *std::move(ticket));
+  context_.metrics->OnStage(rpc_, Stage::kEncode, Clock::now() - begin);
+  return answer;
+}
+
+uint8_t* LookupWork::WriteHead(uint8_t* to) const {
   if (in_stream()) {
     const uint64_t inside = StampedTensorSize(*snapshot_, layout_) + MissingPositionsSize(request_.rows.missing);
     to = PutBytesHeader(v1::LookupStreamResponse::kLookupFieldNumber, inside, to);
   }
-  to = WriteStampedTensor(*snapshot_, layout_, to);
+  return WriteStampedTensor(*snapshot_, layout_, to);
+}
+
+bool LookupWork::RefersToRows() const {
+  const EmbeddingTable& table = *snapshot_->table;
+  const size_t least = context_.referenced_piece_bytes;
+  if (computed() || output_ != table.dtype() || layout_.payload_bytes < least) return false;
+  // Rows of zeros lie nowhere; and without a row there is nothing to refer to.
+  const Gaps holes = gaps();
+  if (num_vectors() == 0 || (!holes.positions.empty() && !holes.left_out)) return false;
+  return layout_.payload_bytes / CountPieces(table, request_.rows.ids, vector_bytes_) >= least;
+}
+
+grpc::ByteBuffer LookupWork::AnswerByReference(Admission::Ticket ticket) const {
+  const uint64_t tail_bytes = MissingPositionsSize(request_.rows.missing);
+  grpc::Slice head(static_cast<size_t>(answer_bytes_ - layout_.payload_bytes - tail_bytes));
+  WriteHead(const_cast<uint8_t*>(head.begin()));
+  grpc::Slice tail(static_cast<size_t>(tail_bytes));
+  WriteMissingPositions(request_.rows.missing, const_cast<uint8_t*>(tail.begin()));
+  return ReferToRows(snapshot_, std::move(ticket), std::move(head), request_.rows.ids, vector_bytes_, std::move(tail));
+}
+
+absl::StatusOr<grpc::ByteBuffer> LookupWork::AnswerByCopy(const Waiting& caller, Admission::Ticket ticket) {
+  AnswerBuffer answer(answer_bytes_, std::move(ticket));
+  uint8_t* const to = WriteHead(answer.data());
   if (computed()) floats_.resize(columns_);
   const auto write = request_.pooling     ? &LookupWork::WriteBags
                      : request_.normalize ? &LookupWork::WriteUnitVectors
                                           : &LookupWork::WriteRows;
-  const absl::Status status = (this->*write)(caller, reinterpret_cast<std::byte*>(to));
+  if (absl::Status status = (this->*write)(caller, reinterpret_cast<std::byte*>(to)); !status.ok()) return status;
   WriteMissingPositions(request_.rows.missing, to + layout_.payload_bytes);
-  context_.metrics->OnStage(rpc_, Stage::kEncode, Clock::now() - begin);
-  if (!status.ok()) return status;
   return answer.TakeBytes();
 }
 

@@ -1,7 +1,8 @@
 // One Lookup from its bytes to the bytes of its answer, whoever asked: a call of its own or an item of a stream.
 //
-// Rows that are only copied go from the table to the answer in one step. What is computed (pooled, normalised) passes
-// through one row of F32: widen, pool, the first `dimensions` columns, normalise, narrow.
+// Rows as they are stored go out from where the table holds them, if they are wide, or else are copied from the table
+// to the answer in one step. What is computed (pooled, normalised) passes through one row of F32: widen, pool, the
+// first `dimensions` columns, normalise, narrow.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +55,12 @@ class LookupWork {
   absl::Status CheckAnswer();
   uint64_t AnswerBytes(const TensorLayout& layout) const;
 
+  // Everything before the rows, returning the byte behind it.
+  uint8_t* WriteHead(uint8_t* to) const;
+  // Whether the rows can go out as they lie in the table, and lie in pieces long enough for that to pay.
+  bool RefersToRows() const;
+  grpc::ByteBuffer AnswerByReference(Admission::Ticket ticket) const;
+  absl::StatusOr<grpc::ByteBuffer> AnswerByCopy(const Waiting& caller, Admission::Ticket ticket);
   absl::Status WriteRows(const Waiting& caller, std::byte* to);
   absl::Status WriteUnitVectors(const Waiting& caller, std::byte* to);
   absl::Status WriteBags(const Waiting& caller, std::byte* to);

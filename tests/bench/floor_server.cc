@@ -2,9 +2,10 @@
 // with bytes made at start, as many as a Lookup's, which cycle through as much memory as the table has. What a Lookup
 // costs above it is what this project adds to the transport.
 //
-//   floor_server ROWS DIM BATCH [THREADS]
+//   floor_server ROWS DIM BATCH [THREADS [REFERENCED_PIECE_BYTES]]
 //
-// Prints "ADDRESS" of the port and serves until stdin ends. Floor: /embedding.bench.Floor/Lookup, any request.
+// THREADS: 0 = as many as there are CPUs. Prints "ADDRESS" of the port and serves until stdin ends. Floor:
+// /embedding.bench.Floor/Lookup, any request.
 #include <sys/types.h>
 
 #include <atomic>
@@ -42,7 +43,7 @@ std::vector<grpc::ByteBuffer> MakeFloorAnswers(int64_t num_rows, int64_t dim, in
   return answers;
 }
 
-int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads) {
+int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads, size_t referenced_piece_bytes) {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->name = "bench";
   {
@@ -60,6 +61,7 @@ int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads) {
   context.pool = &pool;
   context.metrics = &metrics;
   context.admission = &admission;
+  context.referenced_piece_bytes = referenced_piece_bytes;
   std::vector<RpcMethod> methods = EmbeddingServiceMethods(context);
   const std::vector<grpc::ByteBuffer> answers = MakeFloorAnswers(num_rows, dim, batch);
   std::atomic<size_t> next{0};
@@ -88,9 +90,11 @@ int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: floor_server ROWS DIM BATCH [THREADS]\n");
+    std::fprintf(stderr, "usage: floor_server ROWS DIM BATCH [THREADS [REFERENCED_PIECE_BYTES]]\n");
     return 2;
   }
+  const int threads = argc > 4 ? std::atoi(argv[4]) : 0;
+  const size_t referenced = argc > 5 ? std::strtoull(argv[5], nullptr, 10) : embedding::kReferencedPieceBytes;
   return embedding::bench::Run(std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]),
-                               argc > 4 ? std::atoi(argv[4]) : embedding::AvailableCpus());
+                               threads > 0 ? threads : embedding::AvailableCpus(), referenced);
 }

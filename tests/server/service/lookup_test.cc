@@ -530,8 +530,8 @@ TEST(LookupTest, ExpiredCallsDoNotReachTheTable) {
 }
 
 TEST(LookupTest, StopsWithinALargeAnswer) {
-  Services services(TablesOf(CountingTable("items", 10, 4096)));
-  const auto call = std::make_shared<FakeCall>(BodyOf(IdsRequest(std::vector<int64_t>(2048, 1)).SerializeAsString()));
+  Services services(TablesOf(CountingTable("items", 10, 1024)));  // narrow enough to be copied
+  const auto call = std::make_shared<FakeCall>(BodyOf(IdsRequest(std::vector<int64_t>(8192, 1)).SerializeAsString()));
   call->StopAfterPolls(3);  // on arrival and twice between pieces of 4 MiB, of 32 MiB
   services.methods.at("Lookup").handle(call);
   EXPECT_EQ(call->status().code(), StatusCode::kDeadlineExceeded);
