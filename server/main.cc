@@ -71,6 +71,7 @@ void WarnOfSample(const ServerOptions& options) {
 
 // Serves until a signal; the tables are loaded and the drain is done beside the loop, so that it hears every signal.
 int Serve(const Configuration& configuration) {
+  StopWatchingLockOrder();
   ProcessEvents events;
   RaiseDescriptorLimit();
   if (absl::Status s = InitLogging(configuration.options.log_format, configuration.options.log_level, nullptr);

@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstdint>
 
+#include "absl/synchronization/mutex.h"
+
 namespace embedding {
 
 ProcessEvents::ProcessEvents() {
@@ -63,5 +65,7 @@ void RaiseDescriptorLimit() {
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
+
+void StopWatchingLockOrder() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
 }  // namespace embedding

@@ -31,4 +31,9 @@ class ProcessEvents {
 // no more for good once they have run out.
 void RaiseDescriptorLimit();
 
+// Ends the search for lock cycles in Abseil's mutexes, which gRPC takes dozens of times a call: Debian builds Abseil
+// for debugging, where every lock is entered into a graph of the whole process, under a lock of its own. Without it a
+// Lookup takes 12 to 16 % less CPU time. Before the first thread.
+void StopWatchingLockOrder();
+
 }  // namespace embedding

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -93,6 +94,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: floor_server ROWS DIM BATCH [THREADS [REFERENCED_PIECE_BYTES]]\n");
     return 2;
   }
+  // As embedding-server does.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const int threads = argc > 4 ? std::atoi(argv[4]) : 0;
   const size_t referenced = argc > 5 ? std::strtoull(argv[5], nullptr, 10) : embedding::kReferencedPieceBytes;
   return embedding::bench::Run(std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]),

@@ -28,6 +28,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "client/channel.h"
 #include "embedding/v1/embedding.pb.h"
 #include "grpc/support/time.h"
@@ -531,6 +532,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: lookup_client KIND ADDRESS ROWS DIM BATCH OUTSTANDING CONNECTIONS\n");
     return 2;
   }
+  // As embedding-loadtest does.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return embedding::bench::Main({argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]),
                                  std::atoi(argv[6]), std::atoi(argv[7])});
 }
