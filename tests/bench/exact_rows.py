@@ -1,15 +1,19 @@
-"""Exact search against a plain read of the rows, faiss and OpenBLAS. Rows and queries are seeded normal numbers."""
+"""Exact search against a plain read of the rows, faiss and OpenBLAS, against itself without shared passes, and against the
+canonical full scan. Rows and queries are seeded normal numbers, or word vectors."""
+import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
+import word_vectors
 from exact_peers import Faiss, Sgemm, has_faiss
 from measure import Program, summary
 
 SHAPES = {"50257x768": (50257, 768), "1000000x128": (1000000, 128)}
 NAMES = {"exact_1q_vs_f32_read_50257x768", "exact_1q_vs_faiss_50257x768", "exact_64q_vs_best_50257x768", "exact_bandwidth",
-         "codes_build_vs_read"}
+         "codes_build_vs_read", "exact_1q_vs_faiss_341k_x100", "exact_mismatches", "microbatch_16_clients"}
 QUERIES = 256
 
 
@@ -66,7 +70,7 @@ def measure(folder, names, quick, scratch):
     threads = os.cpu_count()
     program = os.path.join(folder, "search_bench")
     large = [name for name in names if name == "exact_bandwidth"]
-    small = [name for name in names if name not in large]
+    small = [name for name in names if name.endswith("50257x768") or name == "codes_build_vs_read"]
     if any("faiss" in name or "best" in name for name in names) and not has_faiss():
         print("SKIPPED: faiss did NOT run: PyPI gave no faiss-cpu", file=sys.stderr)
     if small:
@@ -81,6 +85,57 @@ def measure(folder, names, quick, scratch):
                               read=lambda _: bench.ask("read_codes")["seconds"])
             yield result("exact_bandwidth", taken["ours"], taken["read"])
         os.remove(files[0])
+    if "exact_1q_vs_faiss_341k_x100" in names and has_faiss():
+        yield from words_vs_faiss(program, rounds, threads, scratch)
+    if "microbatch_16_clients" in names:
+        yield microbatch(folder, quick)
+    if "exact_mismatches" in names:
+        yield mismatches(folder, quick)
+
+
+def words_vs_faiss(program, rounds, threads, scratch):
+    """Queries are rows of the table and the rows as they are, by dot product: normalising both would make it the cosine, for
+    ours and the peer at the same cost."""
+    try:
+        words = word_vectors.fetch()
+    except word_vectors.Unavailable as why:
+        print(f"SKIPPED: exact_1q_vs_faiss_341k_x100 did NOT run: {why}", file=sys.stderr)
+        return
+    np = numpy()
+    table = np.load(words.rows)
+    rows_file, queries_file = (os.path.join(scratch, f"words.{part}") for part in ("rows", "queries"))
+    table.tofile(rows_file)
+    table[np.random.default_rng(20261130).choice(len(table), QUERIES, replace=False)].tofile(queries_file)
+    files = rows_file, *table.shape, queries_file, QUERIES
+    with Program(program, *files) as bench:
+        yield one_query_vs_faiss("exact_1q_vs_faiss_341k_x100", bench, files, rounds, threads)
+    os.remove(rows_file)
+
+
+def output_of(*command):
+    """The last line of a program's output, as JSON; what it says on stderr is passed on."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(f"{command[0]} ended with exit code {done.returncode} and said nothing")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def microbatch(folder, quick):
+    rounds, seconds = (5, 1) if quick else (11, 2)
+    told = output_of(os.path.join(folder, "shared_passes_benchmark"), "--rounds", rounds, "--seconds", seconds, "--json", 1)
+    ratio, spread = summary([with_it / without for with_it, without in zip(told["shared"], told["alone"])])
+    median = {name: statistics.median(values) for name, values in told.items()}
+    return {"name": "microbatch_16_clients", "ours": median["shared"], "peer": median["alone"], "ratio": ratio, "spread": spread,
+            "unit": f"queries/s, {median['queries_per_pass']:.1f} queries a pass; one caller {median['lone_shared_ms']:.2f} ms "
+                    f"a query, {median['lone_alone_ms']:.2f} ms without sharing"}
+
+
+def mismatches(folder, quick):
+    """ours and ratio: answers that differ; peer: queries that were compared."""
+    told = output_of(os.path.join(folder, "exact_mismatches"), *(("--queries", 20000, "--large", 30) if quick else ()))
+    wrong = told["mismatches"]
+    return {"name": "exact_mismatches", "ours": wrong, "peer": told["queries"], "ratio": wrong, "spread": [wrong, wrong],
+            "unit": f"answers of queries, {told['neighbours']} neighbours, {told['tables']} tables"}
 
 
 def measure_small(names, bench, program, files, rounds, threads):

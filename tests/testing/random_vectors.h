@@ -21,6 +21,8 @@ enum class VectorKind {
   kHuge,           // 1e30
   kDenormal,       // 1e-40
   kManyZeroRows,
+  kClusters,       // five centres, rows a hundredth of their length away from one
+  kUnevenColumns,  // a common mean, and columns of lengths from 1/32 to 1
   kCount,
 };
 
@@ -50,6 +52,10 @@ inline std::vector<float> RandomRows(VectorKind kind, int64_t num_rows, int64_t 
         x = base[static_cast<size_t>(j)];
       } else if (kind == VectorKind::kSmallIntegers) {
         x = static_cast<float>(uniform(5) - 2);
+      } else if (kind == VectorKind::kClusters) {
+        x = repeated[static_cast<size_t>(j)] + normal(random) * 0.01f;
+      } else if (kind == VectorKind::kUnevenColumns) {
+        x = (normal(random) + base[static_cast<size_t>(j)] * 2) * std::ldexp(1.0f, -static_cast<int>(j % 6));
       } else if (kind == VectorKind::kNearTies) {
         x = base[static_cast<size_t>(j)] * (1 + static_cast<float>(uniform(5) - 2) * 0x1p-23f);
       } else if (!is_zero) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "server/search/row_norms.h"
+#include "tests/server/search/random_call.h"
 #include "tests/server/search/search_testing.h"
 #include "tests/testing/random_vectors.h"
 #include "tests/testing/simd_targets.h"
@@ -134,56 +135,6 @@ INSTANTIATE_TEST_SUITE_P(Dims, ExactIndexDimTest,
                          ::testing::Values(1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127, 128, 129, 768),
                          [](const auto& test) { return "Dim" + std::to_string(test.param); });
 
-// A filter of any kind, with its own plain answer to what it lets through.
-class RandomFilter {
- public:
-  RandomFilter(int64_t num_rows, std::mt19937_64& random) : num_rows_(num_rows) {
-    const auto pick = [&random](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
-    if (pick(2) == 0) return;  // none
-    // Some ids lie beyond the table; any may come twice.
-    const auto ids = [&](int64_t most) {
-      std::vector<int64_t> values(static_cast<size_t>(pick(most + 1)));
-      for (int64_t& id : values) id = pick(num_rows + 1 + num_rows / 8);
-      return values;
-    };
-    const int64_t sizes[] = {0, 1, 5, num_rows / 20, num_rows / 4, 2 * num_rows, 20000};
-    if (pick(2) == 0) allow_ = ids(sizes[pick(7)]);
-    if (pick(2) == 0) deny_ = ids(sizes[pick(7)]);
-    if (pick(2) == 0) first_row_ = pick(num_rows + 3);
-    if (pick(2) == 0) end_row_ = first_row_ + pick(num_rows + 3);
-  }
-
-  // Borrows from this object.
-  RowFilter filter() const {
-    RowFilter filter;
-    if (allow_) filter.allow = *allow_;
-    filter.deny = deny_;
-    filter.first_row = first_row_;
-    filter.end_row = end_row_;
-    return filter;
-  }
-
-  bool LetsThrough(int64_t id) const {
-    const auto has = [id](const std::vector<int64_t>& ids) {
-      return std::find(ids.begin(), ids.end(), id) != ids.end();
-    };
-    return (!allow_ || has(*allow_)) && !has(deny_) && id >= first_row_ && id < end_row_.value_or(num_rows_);
-  }
-
-  std::string Text() const {
-    return (allow_ ? "allow " + std::to_string(allow_->size()) : std::string("all")) + " deny " +
-           std::to_string(deny_.size()) + " rows " + std::to_string(first_row_) + ".." +
-           std::to_string(end_row_.value_or(-1));
-  }
-
- private:
-  const int64_t num_rows_;
-  std::optional<std::vector<int64_t>> allow_;
-  std::vector<int64_t> deny_;
-  int64_t first_row_ = 0;
-  std::optional<int64_t> end_row_;
-};
-
 // Random tables of every kind against the reference, with filters, exclusions and thresholds. EMBEDDING_SEARCH_ROUNDS
 // asks for more rounds.
 TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
@@ -198,10 +149,9 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
   int64_t mismatches = 0;
   for (int round = 0; round < rounds; ++round) {
     std::mt19937_64 random(static_cast<uint64_t>(round));
-    const auto pick = [&random](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+    const auto pick = [&random](int64_t n) { return testing::Pick(random, n); };
     const ScopedSimdTarget scoped(targets[static_cast<size_t>(round) % targets.size()]);
     WorkerPool& pool = round % 3 == 0 ? one : two;
-    const Metric metric = kMetrics[pick(3)];
     const Dtype dtype = kDtypes[pick(7)];
     const auto kind = static_cast<VectorKind>(pick(static_cast<int64_t>(VectorKind::kCount)));
     const int64_t dim = 1 + pick(round % 10 == 0 ? 300 : 40);
@@ -210,76 +160,29 @@ TEST(ExactIndexRandomTest, NeverDiffersFromTheReference) {
     if (pick(8) == 0) values[static_cast<size_t>(pick(num_rows * dim))] = pick(2) == 0 ? INFINITY : NAN;
     const auto table = TableOf(dtype, dim, values);
     const std::vector<double> rows = ReferenceRows(*table);
+    const testing::ReferenceScan scan({rows.begin(), rows.end()}, dim);
     const auto index = BuildExactIndex(*table, /*with_codes=*/round % 5 < 3, pool).value();
-
-    NeighbourQuery query;
-    query.metric = metric;
-    const int64_t ks[] = {1, 2, 10, 1 + num_rows / 10, num_rows, num_rows + 5};
-    query.k = ks[pick(6)];
-    const RandomFilter filter(num_rows, random);
-    query.filter = filter.filter();
-    // None, the row that the query is made from, or several, some of them twice.
-    const auto exclusions = [&](int64_t row) {
-      std::vector<int64_t> excluded;
-      const int64_t way = pick(4);
-      if (way >= 2) excluded.push_back(row);
-      if (way == 3) {
-        for (int64_t i = 0; i < 5; ++i)
-          excluded.insert(excluded.end(), static_cast<size_t>(1 + pick(2)), pick(num_rows));
-      }
-      return excluded;
-    };
-    std::vector<std::vector<double>> vectors(static_cast<size_t>(1 + pick(6)));
-    for (std::vector<double>& vector : vectors) {
-      int64_t row = pick(num_rows);
-      while (!table->IsFinite(row) && row > 0) --row;
-      if (pick(2) == 0 && table->IsFinite(row)) {
-        query.queries.push_back({table->row(row), ElementTypeOf(dtype)});
-        query.excluded_rows.push_back(exclusions(row));
-        continue;
-      }
-      // A raw vector of doubles: another kind, a scaled row moved a little, or zero.
-      for (float x : RandomRows(static_cast<VectorKind>(pick(9)), 1, dim, random)) vector.push_back(x);
-      const int64_t way = pick(4);
-      for (int64_t j = 0; j < dim; ++j) {
-        double& x = vector[static_cast<size_t>(j)];
-        if (way == 0 && table->IsFinite(row)) x = rows[static_cast<size_t>(row * dim + j)] * 1.0000001 + 1e-9 * x;
-        if (way == 1) x *= 1.0 / 3;
-        if (way == 2 && pick(20) == 0) x = 0;
-        if (!(std::abs(x) <= std::numeric_limits<float>::max())) x = 1;
-      }
-      if (pick(20) == 0) std::fill(vector.begin(), vector.end(), 0.0);
-      query.queries.push_back({vector.data(), ElementType::kF64});
-      query.excluded_rows.push_back(exclusions(row));
-    }
-    if (pick(3) == 0) {
-      // The score of some row itself, the next one beyond it, or one that nothing or everything reaches.
-      const std::vector<Neighbour> all =
-          ReferenceNeighbours(metric, rows, dim, query.queries[0], num_rows, [](int64_t) { return true; });
-      const float score = all.empty() ? 0 : all[static_cast<size_t>(pick(static_cast<int64_t>(all.size())))].score;
-      const float limit = std::numeric_limits<float>::max();
-      const float thresholds[] = {score,  score, std::nextafter(score, limit), std::nextafter(score, -limit), 0,
-                                  -limit, limit};
-      query.threshold = thresholds[pick(7)];
-    }
+    const testing::RandomCall call(*table, scan, 1 + pick(6), random);
+    const NeighbourQuery& query = call.query();
     const NeighbourResult got = Search(*index, query, pool);
     ASSERT_EQ(got.outcome, WorkOutcome::kComplete);
     ASSERT_EQ(got.neighbours.size(), query.queries.size());
     fallbacks += got.stats.fallback_queries;
     for (size_t i = 0; i < query.queries.size(); ++i) {
       ++queries_checked;
-      const std::vector<int64_t>& excluded = query.excluded_rows[i];
-      const auto may_find = [&](int64_t id) {
-        return filter.LetsThrough(id) && std::find(excluded.begin(), excluded.end(), id) == excluded.end();
-      };
-      const auto want = ReferenceNeighbours(metric, rows, dim, query.queries[i], query.k, may_find, query.threshold);
+      const auto may_find = [&](int64_t id) { return call.MayFind(i, id); };
+      const auto want =
+          ReferenceNeighbours(query.metric, rows, dim, query.queries[i], query.k, may_find, query.threshold);
+      // The faster reference, which tests/bench/exact_mismatches.cc relies on, agrees with the plain one.
+      ASSERT_EQ(Bits(scan.Closest(query.metric, scan.Scores(query.metric, call.vector(i)), query.k, may_find,
+                                  query.threshold)),
+                Bits(want));
       neighbours_checked += static_cast<int64_t>(want.size());
       if (Bits(got.neighbours[i]) == Bits(want)) continue;
       ++mismatches;
-      ADD_FAILURE() << "round " << round << " query " << i << " metric " << static_cast<int>(metric) << " "
-                    << std::string(DtypeName(dtype)) << " kind " << static_cast<int>(kind) << " rows " << num_rows
-                    << " dim " << dim << " k " << query.k << " filter " << filter.Text() << " threshold "
-                    << (query.threshold ? std::to_string(*query.threshold) : "none") << " target " << SimdTargetName();
+      ADD_FAILURE() << "round " << round << " query " << i << " " << std::string(DtypeName(dtype)) << " kind "
+                    << static_cast<int>(kind) << " rows " << num_rows << " dim " << dim << " " << call.Text()
+                    << " target " << SimdTargetName();
       if (mismatches > 10) return;
     }
   }

@@ -1,10 +1,11 @@
 // Times many callers with one query each, who ask again as soon as they are answered, on an index whose callers share
 // passes and on one where each has its own, in turns (A B A B). Timed: queries answered per second, from the library's
 // Start to its done; no wire. Not timed: building tables and codes. Every answer is compared with that of the other
-// index.
+// index. Between the rounds one caller alone asks both: sharing must not delay it.
 //
 //   shared_passes_benchmark                   1,000,000 x 128, F32 with codes, 16 callers, k=10
 //   shared_passes_benchmark --rows N --dim D --callers N --rounds R --seconds S --threads T --codes 0|1
+//                           --json 1        one line for programs, with the figures of every round
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,6 +35,7 @@ struct Options {
   double seconds = 2;
   int threads = AvailableCpus();
   bool codes = true;
+  bool json = false;
 };
 
 constexpr int64_t kNumQueries = 64;
@@ -68,15 +70,16 @@ struct Run {
 };
 
 Run Measure(const NeighbourIndex& index, const std::vector<float>& queries,
-            const std::vector<std::vector<Neighbour>>& want, const Options& options, WorkerPool& pool) {
+            const std::vector<std::vector<Neighbour>>& want, const Options& options, int callers, double seconds,
+            WorkerPool& pool) {
   std::atomic<int64_t> answered{0};
   std::atomic<int64_t> passes{0};
   const Clock::time_point begin = Clock::now();
   const Clock::time_point end =
-      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds));
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(options.callers));
-  for (int caller = 0; caller < options.callers; ++caller) {
+  threads.reserve(static_cast<size_t>(callers));
+  for (int caller = 0; caller < callers; ++caller) {
     threads.emplace_back([&, caller] {
       for (int64_t i = caller; Clock::now() < end; ++i) {
         const auto q = static_cast<size_t>(i % kNumQueries);
@@ -91,15 +94,21 @@ Run Measure(const NeighbourIndex& index, const std::vector<float>& queries,
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
   const auto count = static_cast<double>(answered.load());
-  return {count / seconds, count / static_cast<double>(std::max<int64_t>(1, passes.load()))};
+  return {count / taken, count / static_cast<double>(std::max<int64_t>(1, passes.load()))};
 }
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+std::string List(const std::vector<double>& values) {
+  std::string list;
+  for (const double value : values) list += (list.empty() ? "[" : ",") + std::to_string(value);
+  return list + "]";
 }
 
 int Main(const Options& options) {
@@ -119,13 +128,26 @@ int Main(const Options& options) {
   std::vector<double> without;
   std::vector<double> ratios;
   std::vector<double> per_pass;
+  std::vector<double> lone_with;  // milliseconds of a query
+  std::vector<double> lone_without;
+  const auto measure = [&](const NeighbourIndex& index, int callers, double seconds) {
+    return Measure(index, queries, want, options, callers, seconds, pool);
+  };
   for (int round = 0; round < options.rounds; ++round) {
-    const Run a = Measure(*shared, queries, want, options, pool);
-    const Run b = Measure(*alone, queries, want, options, pool);
+    const Run a = measure(*shared, options.callers, options.seconds);
+    const Run b = measure(*alone, options.callers, options.seconds);
+    lone_with.push_back(1e3 / measure(*shared, 1, options.seconds / 4).queries_per_second);
+    lone_without.push_back(1e3 / measure(*alone, 1, options.seconds / 4).queries_per_second);
     with.push_back(a.queries_per_second);
     without.push_back(b.queries_per_second);
     ratios.push_back(a.queries_per_second / b.queries_per_second);
     per_pass.push_back(a.queries_per_pass);
+  }
+  if (options.json) {
+    std::printf("{\"shared\":%s,\"alone\":%s,\"queries_per_pass\":%s,\"lone_shared_ms\":%s,\"lone_alone_ms\":%s}\n",
+                List(with).c_str(), List(without).c_str(), List(per_pass).c_str(), List(lone_with).c_str(),
+                List(lone_without).c_str());
+    return 0;
   }
   std::printf("%lld x %lld F32%s, %d callers of one query, k=10, %d threads, %s\n",
               static_cast<long long>(options.rows), static_cast<long long>(options.dim),
@@ -134,6 +156,8 @@ int Main(const Options& options) {
   std::printf("  alone    %10.1f queries/s\n", Median(without));
   std::printf("  shared/alone %6.3f     (median of %zu pairs, %.3f..%.3f)\n", Median(ratios), ratios.size(),
               *std::min_element(ratios.begin(), ratios.end()), *std::max_element(ratios.begin(), ratios.end()));
+  std::printf("  one caller %8.3f ms a query where passes are shared, %.3f ms where they are not\n", Median(lone_with),
+              Median(lone_without));
   return 0;
 }
 
@@ -159,6 +183,8 @@ int main(int argc, char** argv) {
       options.threads = std::atoi(value);
     } else if (flag == "--codes") {
       options.codes = std::atoi(value) != 0;
+    } else if (flag == "--json") {
+      options.json = std::atoi(value) != 0;
     } else {
       std::fprintf(stderr, "unknown flag %s; see the head of shared_passes_benchmark.cc\n", argv[i]);
       return 2;
