@@ -184,6 +184,14 @@ std::vector<Setting> MakeSettings() {
                    return threads.status();
                  },
                  [](const ServerOptions& options) { return absl::StrCat(options.threads); }});
+  all.push_back({"polling-threads", load, "N",
+                 "of them, take calls and answer lookups, 1 to 1024; 0: half of --threads", ValueKind::kNumber,
+                 [](absl::string_view text, ServerOptions& options) {
+                   const absl::StatusOr<int64_t> threads = ParseCount(text, 0, 1024);
+                   if (threads.ok()) options.polling_threads = static_cast<int>(*threads);
+                   return threads.status();
+                 },
+                 [](const ServerOptions& options) { return absl::StrCat(options.polling_threads); }});
   all.push_back(Size("max-in-flight-bytes", load, "answers held in memory at once; more is refused", kKiB, kTiB,
                      [](ServerOptions& o) -> int64_t& { return o.admission.max_in_flight_bytes; }));
   all.push_back(Count("max-queued-searches", load, "Similarity and NearestNeighbour calls at once; more is refused", 1,

@@ -20,6 +20,7 @@ struct ServerOptions {
   std::string grpc_address = "127.0.0.1:50051";  // --grpc-address; HOST:PORT, [HOST6]:PORT or unix:PATH; port 0: any
   std::string admin_address = "127.0.0.1:9464";  // --admin-address; HOST:PORT
   int threads = 0;                               // --threads; 0: as the CPU quota and affinity allow
+  int polling_threads = 0;                       // --polling-threads; 0: PollingThreadsFor(threads)
   RequestLimits limits;                          // --max-ids, --max-queries, ...
   AdmissionLimits admission;                     // --max-in-flight-bytes, --max-queued-searches
   TableLimits table_limits;                      // --max-rows, --max-dim

@@ -85,6 +85,7 @@ struct Server::Impl {
   explicit Impl(const ServerOptions& given)
       : options(given),
         threads(options.threads > 0 ? options.threads : AvailableCpus()),
+        polling_threads(options.polling_threads > 0 ? options.polling_threads : PollingThreadsFor(threads)),
         metrics(ThisBuild()),
         admission(options.admission),
         registry(TableNames(options), static_cast<int>(options.keep_versions)),
@@ -94,6 +95,7 @@ struct Server::Impl {
 
   const ServerOptions options;
   const int threads;
+  const int polling_threads;
   const SteadyClock::time_point started = SteadyClock::now();
 
   // What calls use, before what brings the calls: destroyed after it.
@@ -192,7 +194,7 @@ absl::Status Server::Impl::Listen() {
   }
   admin = *std::move(started_admin);
 
-  rpc = std::make_unique<RpcServer>(Methods(), options.limits, metrics, threads, Streams());
+  rpc = std::make_unique<RpcServer>(Methods(), options.limits, metrics, polling_threads, Streams());
   grpc::ServerBuilder builder;
   rpc->Register(builder);
   // The library would be content if one of a name's addresses were free: so each is bound by itself.
@@ -267,6 +269,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
        {"compiler", build.compiler},
        {"simd", build.simd},
        {"threads", impl->threads},
+       {"polling_threads", impl->polling_threads},
        {"max_table_bytes", table_bytes}});
   std::unique_ptr<Server> server(new Server(std::move(impl)));
   if (absl::Status s = server->impl_->Listen(); !s.ok()) return s;

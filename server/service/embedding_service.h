@@ -27,10 +27,10 @@ struct ServiceContext {
   size_t referenced_piece_bytes = kReferencedPieceBytes;
 };
 
-// The methods of embedding.v1.EmbeddingService. Lookup is answered on the calling thread, unless it pools much; the
+// The methods of embedding.v1.EmbeddingService. Lookup is answered on the calling thread, unless it takes long; the
 // others on the pool.
 std::vector<RpcMethod> EmbeddingServiceMethods(const ServiceContext& context);
-// Its LookupStream, answered on the calling thread; long pooled lookups on the pool.
+// Its LookupStream, answered on the calling thread; lookups that take long on the pool.
 std::vector<StreamMethod> EmbeddingServiceStreams(const ServiceContext& context);
 
 }  // namespace embedding

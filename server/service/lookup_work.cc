@@ -22,8 +22,9 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kGatherBytesPerPoll = size_t{4} << 20;
 // Of computed vectors: about 1 ms.
 constexpr size_t kElementsPerPoll = size_t{1} << 20;
-// Computed elements that a polling thread may take upon itself: about 2 ms.
+// Computed elements, and copied bytes, that a polling thread may take upon itself: about 2 ms.
 constexpr uint64_t kInlineElements = uint64_t{2} << 20;
+constexpr uint64_t kInlineBytes = uint64_t{8} << 20;
 
 // Counts work until it is time to look at the caller again.
 class PollClock {
@@ -112,6 +113,8 @@ absl::Status LookupWork::Resolve() {
   if (computed()) {
     const auto vectors = static_cast<uint64_t>(num_vectors() + request_.rows.count);
     runs_long_ = SaturatingMultiply(vectors, columns_) > kInlineElements;
+  } else {
+    runs_long_ = layout_.payload_bytes > kInlineBytes && !RefersToRows();
   }
   return absl::OkStatus();
 }

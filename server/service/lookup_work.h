@@ -36,7 +36,7 @@ class LookupWork {
 
   // Decodes and checks everything and finds the rows. Errors as embedding.proto lists them for Lookup.
   absl::Status Prepare();
-  // Whether Answer computes so much that no polling thread may do it: more than some milliseconds. After Prepare.
+  // Whether Answer takes so long that no polling thread may do it: more than some milliseconds. After Prepare.
   bool runs_long() const { return runs_long_; }
   // Bytes of the answer. After Prepare.
   uint64_t answer_bytes() const { return answer_bytes_; }

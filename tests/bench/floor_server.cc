@@ -4,8 +4,8 @@
 //
 //   floor_server ROWS DIM BATCH [THREADS [REFERENCED_PIECE_BYTES]]
 //
-// THREADS: 0 = as many as there are CPUs. Prints "ADDRESS" of the port and serves until stdin ends. Floor:
-// /embedding.bench.Floor/Lookup, any request.
+// THREADS: those that poll; 0 = as embedding-server has by itself. Prints "ADDRESS" of the port and serves until stdin
+// ends. Floor: /embedding.bench.Floor/Lookup, any request.
 #include <sys/types.h>
 
 #include <atomic>
@@ -54,7 +54,7 @@ int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads, size_t refere
   }
   TableRegistry registry({"bench"});
   registry.Publish(snapshot);
-  WorkerPool pool(threads);
+  WorkerPool pool(AvailableCpus());
   Metrics metrics({});
   Admission admission({});
   ServiceContext context;
@@ -99,5 +99,6 @@ int main(int argc, char** argv) {
   const int threads = argc > 4 ? std::atoi(argv[4]) : 0;
   const size_t referenced = argc > 5 ? std::strtoull(argv[5], nullptr, 10) : embedding::kReferencedPieceBytes;
   return embedding::bench::Run(std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]),
-                               threads > 0 ? threads : embedding::AvailableCpus(), referenced);
+                               threads > 0 ? threads : embedding::PollingThreadsFor(embedding::AvailableCpus()),
+                               referenced);
 }

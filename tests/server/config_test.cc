@@ -45,6 +45,7 @@ TEST(SettingsTableTest, EachSettingChangesItselfAlone) {
                                                     {"max-response-bytes", "13KiB"},
                                                     {"max-deadline", "14s"},
                                                     {"threads", "15"},
+                                                    {"polling-threads", "20"},
                                                     {"max-in-flight-bytes", "16KiB"},
                                                     {"max-queued-searches", "17"},
                                                     {"drain-delay", "18s"},
