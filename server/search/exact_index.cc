@@ -3,8 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "server/search/row_codes.h"
-#include "server/search/row_norms.h"
 #include "server/search/shared_passes.h"
 
 namespace embedding {
@@ -12,9 +10,9 @@ namespace {
 
 class ExactIndex final : public NeighbourIndex {
  public:
-  ExactIndex(const EmbeddingTable& table, RowNorms norms, std::optional<RowCodes> codes, bool share_passes)
-      : norms_(std::move(norms)),
-        codes_(std::move(codes)),
+  ExactIndex(const EmbeddingTable& table, ExactRows rows, bool share_passes)
+      : norms_(std::move(rows.norms)),
+        codes_(std::move(rows.codes)),
         passes_({table, norms_, codes_.has_value() ? &*codes_ : nullptr}, share_passes) {}
 
   void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
@@ -35,19 +33,19 @@ class ExactIndex final : public NeighbourIndex {
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactIndex(const EmbeddingTable& table, bool with_codes,
                                                                 WorkerPool& pool, const StopPredicate& stop,
                                                                 bool share_passes) {
-  RowNorms norms = ComputeRowNorms(table, pool, stop);
-  if (stop && stop()) return absl::CancelledError("indexing was stopped");
-  std::optional<RowCodes> codes;
-  if (with_codes) {
-    absl::StatusOr<RowCodes> built = BuildRowCodes(table, norms, pool, stop);
-    if (!built.ok()) return built.status();
-    codes = *std::move(built);
-  }
-  return std::make_unique<ExactIndex>(table, std::move(norms), std::move(codes), share_passes);
+  absl::StatusOr<ExactRows> rows =
+      ComputeExactRows(table, with_codes ? CodesOption::kOn : CodesOption::kOff, pool, stop);
+  if (!rows.ok()) return rows.status();
+  return BuildExactIndex(table, *std::move(rows), share_passes);
+}
+
+std::unique_ptr<NeighbourIndex> BuildExactIndex(const EmbeddingTable& table, ExactRows rows, bool share_passes) {
+  return std::make_unique<ExactIndex>(table, std::move(rows), share_passes);
 }
 
 std::unique_ptr<NeighbourIndex> BuildExactIndex(const EmbeddingTable& table, WorkerPool& pool) {
-  return std::make_unique<ExactIndex>(table, ComputeRowNorms(table, pool), std::nullopt, /*share_passes=*/true);
+  return std::make_unique<ExactIndex>(table, ExactRows{ComputeRowNorms(table, pool), std::nullopt},
+                                      /*share_passes=*/true);
 }
 
 }  // namespace embedding

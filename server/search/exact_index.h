@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/exec/worker_pool.h"
+#include "server/search/exact_rows.h"
 #include "server/search/neighbour_index.h"
 #include "server/table/embedding_table.h"
 
@@ -17,6 +18,9 @@ namespace embedding {
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactIndex(const EmbeddingTable& table, bool with_codes,
                                                                 WorkerPool& pool, const StopPredicate& stop = {},
                                                                 bool share_passes = true);
+
+// As above, of rows that were looked at before: rows are the table's.
+std::unique_ptr<NeighbourIndex> BuildExactIndex(const EmbeddingTable& table, ExactRows rows, bool share_passes = true);
 
 // Borrows the table, which must outlive the index. Computes the norms of the rows on the pool (4 bytes a row); not to
 // be called from one of its workers. Rows that are not finite are never returned.

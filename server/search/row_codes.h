@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
+#include "server/kernels/codes.h"
 #include "server/search/row_norms.h"
 #include "server/table/embedding_table.h"
 #include "server/table/table_memory.h"
@@ -29,6 +32,34 @@ struct RowCodes {
 
   int64_t size_bytes = 0;   // of the codes
   TableMemoryClaim memory;  // of what is known of each row
+};
+
+// Codes rows in any order. Begin first, then every row once with its norm (row_norms.h), then Finish.
+class RowCodesBuilder {
+ public:
+  // Gives one row as it lies in memory; false: it could not, and neither can Begin.
+  using ReadRow = std::function<bool(int64_t row, std::byte* to)>;
+
+  // Reads the sample, and takes the memory: RESOURCE_EXHAUSTED as BuildRowCodes. DATA_LOSS if read gave up.
+  absl::Status Begin(Dtype dtype, int64_t num_rows, int64_t dim, const ReadRow& read);
+  // rows: [num_rows, dim] of the dtype, unpadded, the first is row first_row of the table; norms: theirs. Thread-safe
+  // for different rows.
+  void Add(const std::byte* rows, int64_t first_row, int64_t num_rows, const float* norms);
+  RowCodes Finish();
+
+ private:
+  absl::Status EstimateColumns(const ReadRow& read);
+  // coded: [num_rows], what is known of each row.
+  void Encode(const std::byte* rows, int64_t first_row, int64_t num_rows, CodedRow* coded);
+
+  Dtype dtype_ = Dtype::kF32;
+  int64_t num_rows_ = 0;
+  int64_t dim_ = 0;
+  std::shared_ptr<std::byte> bytes_;
+  RowCodes codes_;  // alphas and errors: each written by whoever adds the row
+  Mutex mutex_;
+  float largest_code_norm_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<int64_t> zero_rows_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Reads the table once (twice where rows are not F32), in parallel. Not to be called from a worker of the pool.

@@ -1,6 +1,7 @@
 // What the candidate pass knows of each row: its length, and whether the pass may judge it at all.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,12 @@ struct RowNorms {
   std::vector<int64_t> unjudged;
   TableMemoryClaim memory;  // of norms
 };
+
+// norms[i] = what RowNorms.norms holds for row i of num_rows, unpadded, [num_rows, dim] of type.
+void NormsOfRows(ElementType type, const std::byte* rows, int64_t num_rows, int64_t dim, float* norms);
+
+// RowNorms.unjudged of a table whose norms are known.
+std::vector<int64_t> UnjudgedRows(const EmbeddingTable& table, const std::vector<float>& norms);
 
 // Reads the table once, in parallel. Not to be called from a worker of the pool. stop, asked between blocks from any
 // worker, ends it early: the result then means nothing.

@@ -337,23 +337,26 @@ bool TableManager::MakeRoom(const std::string& name, int64_t needed_bytes, int64
   }
 }
 
-absl::StatusOr<std::unique_ptr<EmbeddingTable>> TableManager::LoadWithRoom(const TableSource& source,
-                                                                           WorkerPool& pool) {
+absl::StatusOr<std::unique_ptr<EmbeddingTable>> TableManager::LoadWithRoom(const TableSource& source, WorkerPool& pool,
+                                                                           std::unique_ptr<ExactRowsBuilder>* rows) {
   for (bool again = false;; again = true) {
     LoadProgress::Report report;
     if (settings_.progress != nullptr) report = settings_.progress(source.options.name);
-    absl::StatusOr<std::unique_ptr<EmbeddingTable>> table = LoadTable(
-        source.options, settings_.limits, pool, LoadProgress(std::move(report), [this] { return stopping(); }));
+    *rows = std::make_unique<ExactRowsBuilder>(source.options.codes);
+    absl::StatusOr<std::unique_ptr<EmbeddingTable>> table =
+        LoadTable(source.options, settings_.limits, pool,
+                  LoadProgress(std::move(report), [this] { return stopping(); }), rows->get());
     const std::optional<OverBudget> over = OverBudgetOf(table.status());
     if (!over.has_value() || again) return table;
+    rows->reset();  // gives its memory back
     if (!MakeRoom(source.options.name, over->needed_bytes, over->allowed_bytes)) return table;
   }
 }
 
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const TableOptions& options,
                                                                          const EmbeddingTable& table,
-                                                                         WorkerPool& pool) {
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> exact = BuildExactSearch(options, table, pool);
+                                                                         ExactRowsBuilder& rows, WorkerPool& pool) {
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> exact = BuildExactSearch(options, table, rows, pool);
   if (!exact.ok() || !options.hnsw) return exact;
   absl::StatusOr<HnswParts> parts = MakeGraph(options, table, pool);
   const std::optional<OverBudget> over = OverBudgetOf(parts.status());
@@ -393,9 +396,12 @@ absl::StatusOr<HnswParts> TableManager::MakeGraph(const TableOptions& options, c
 
 absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildExactSearch(const TableOptions& options,
                                                                                const EmbeddingTable& table,
+                                                                               ExactRowsBuilder& rows,
                                                                                WorkerPool& pool) {
+  if (rows.complete()) return BuildExactIndex(table, rows.Take(table));
+  // There was no memory for codes beside the rows.
   const bool asked = options.codes == CodesOption::kOn;
-  const bool with_codes = asked || (options.codes == CodesOption::kAuto && table.dtype() == Dtype::kF32);
+  const bool with_codes = WantsCodes(options.codes, table.dtype());
   const auto stop = [this] { return stopping(); };
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildExactIndex(table, with_codes, pool, stop);
   const std::optional<OverBudget> over = OverBudgetOf(index.status());
@@ -409,15 +415,15 @@ absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildExactSearch(c
 }
 
 absl::StatusOr<SnapshotPtr> TableManager::Prepare(const TableSource& source, uint64_t version, WorkerPool& pool) {
-  absl::StatusOr<std::unique_ptr<EmbeddingTable>> table = LoadWithRoom(source, pool);
+  std::unique_ptr<ExactRowsBuilder> rows;
+  absl::StatusOr<std::unique_ptr<EmbeddingTable>> table = LoadWithRoom(source, pool, &rows);
   if (!table.ok()) return table.status();
   if (absl::Status s = CheckAgainstServing(source, version, **table); !s.ok()) return s;
   if (stopping()) return absl::CancelledError("the load was stopped");
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->name = source.options.name;
   snapshot->version = version;
-  // Reads every row: the pages and norms are there when calls come.
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildIndex(source.options, **table, pool);
+  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildIndex(source.options, **table, *rows, pool);
   if (absl::IsCancelled(index.status())) return index.status();
   if (!index.ok()) return WithPath(source.options.path, index.status());
   snapshot->index = *std::move(index);

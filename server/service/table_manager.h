@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
+#include "server/search/exact_rows.h"
 #include "server/search/hnsw_index.h"
 #include "server/service/metrics.h"
 #include "server/service/snapshot.h"
@@ -101,12 +102,15 @@ class TableManager {
   absl::StatusOr<Origin> OriginOf(const Order& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RunOrder(const Origin& origin);
   absl::StatusOr<TableSource> FindSource(const Origin& origin);
-  absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadWithRoom(const TableSource& source, WorkerPool& pool);
+  // rows: becomes what was found out while the rows arrived.
+  absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadWithRoom(const TableSource& source, WorkerPool& pool,
+                                                               std::unique_ptr<ExactRowsBuilder>* rows);
   bool MakeRoom(const std::string& name, int64_t needed_bytes, int64_t allowed_bytes);
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildIndex(const TableOptions& options, const EmbeddingTable& table,
-                                                             WorkerPool& pool);
+                                                             ExactRowsBuilder& rows, WorkerPool& pool);
   absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactSearch(const TableOptions& options,
-                                                                   const EmbeddingTable& table, WorkerPool& pool);
+                                                                   const EmbeddingTable& table, ExactRowsBuilder& rows,
+                                                                   WorkerPool& pool);
   absl::StatusOr<HnswParts> MakeGraph(const TableOptions& options, const EmbeddingTable& table, WorkerPool& pool);
   absl::StatusOr<SnapshotPtr> Prepare(const TableSource& source, uint64_t version, WorkerPool& pool);
   absl::Status CheckAgainstServing(const TableSource& source, uint64_t version, const EmbeddingTable& table);

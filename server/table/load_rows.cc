@@ -41,8 +41,9 @@ void SwapBytes(std::byte* bytes, size_t count, size_t element_size) {
 // One load: its lanes take blocks of kFingerprintBlockBytes of memory from a counter.
 class Loader {
  public:
-  // file: null if the rows are there already.
-  Loader(const SourceFile* file, const RowLayout& layout, std::byte* rows, const LoadProgress& progress)
+  // file: null if the rows are there already. observer: may be null.
+  Loader(const SourceFile* file, const RowLayout& layout, std::byte* rows, const LoadProgress& progress,
+         RowObserver* observer)
       : file_(file),
         layout_(layout),
         dtype_(layout.dtype == Dtype::kF64 ? Dtype::kF32 : layout.dtype),
@@ -51,8 +52,18 @@ class Loader {
         total_bytes_(static_cast<size_t>(layout.num_rows) * row_bytes_),
         rows_(rows),
         progress_(progress),
+        observer_(observer),
         digests_((total_bytes_ + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes),
         check_(ElementTypeOf(dtype_), layout.dim) {}
+
+  // Before the first lane.
+  void BeginObserver() {
+    if (observer_ == nullptr) return;
+    Scratch scratch;
+    observer_->Begin({dtype_, layout_.num_rows, layout_.dim}, [&](int64_t row, std::byte* to) {
+      return ReadPiece(static_cast<size_t>(row) * row_bytes_, row_bytes_, to, &scratch);
+    });
+  }
 
   void RunLane() {
     RowCheck check(ElementTypeOf(dtype_), layout_.dim);
@@ -120,7 +131,7 @@ class Loader {
     size_t next_row = (begin + row_bytes_ - 1) / row_bytes_;  // the first that begins in this block
     for (size_t at = begin; at < end;) {
       const size_t piece = std::min(kPieceBytes, end - at);
-      if (absl::Status status = ReadPiece(at, piece, scratch); !status.ok()) {
+      if (absl::Status status = ReadPiece(at, piece, rows_ + at, scratch); !status.ok()) {
         Fail(std::move(status));
         return false;
       }
@@ -128,8 +139,7 @@ class Loader {
       at += piece;
       const size_t end_row = at / row_bytes_;
       if (end_row > next_row) {
-        check->Add(rows_ + next_row * row_bytes_, static_cast<int64_t>(next_row),
-                   static_cast<int64_t>(end_row - next_row));
+        ShowRows(next_row, end_row, check);
         next_row = end_row;
       }
     }
@@ -138,15 +148,23 @@ class Loader {
     return true;
   }
 
-  // Fills memory bytes [at, at + size). Pieces begin and end between elements: every size here is a multiple of 8 but
-  // the last.
-  absl::Status ReadPiece(size_t at, size_t size, Scratch* scratch) {
-    if (file_ == nullptr) return absl::OkStatus();
-    if (layout_.has_row_widths) return ReadRowsWithWidths(at, size, &scratch->with_widths);
+  void ShowRows(size_t begin, size_t end, RowCheck* check) {
+    const std::byte* rows = rows_ + begin * row_bytes_;
+    check->Add(rows, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin));
+    if (observer_ != nullptr) observer_->Add(rows, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin));
+  }
+
+  // Fills `memory` with what memory bytes [at, at + size) hold after the load. Pieces begin and end between elements.
+  absl::Status ReadPiece(size_t at, size_t size, std::byte* memory, Scratch* scratch) {
+    if (file_ == nullptr) {
+      if (memory != rows_ + at) std::memcpy(memory, rows_ + at, size);
+      return absl::OkStatus();
+    }
+    if (layout_.has_row_widths) return ReadRowsWithWidths(at, size, memory, &scratch->with_widths);
     const size_t count = size / element_bytes_;
     const size_t file_element_bytes = DtypeSize(layout_.dtype);
     const uint64_t offset = layout_.offset + at / element_bytes_ * file_element_bytes;
-    std::byte* to = rows_ + at;
+    std::byte* to = memory;
     if (layout_.dtype == Dtype::kF64) {
       scratch->doubles.resize(count);
       to = reinterpret_cast<std::byte*>(scratch->doubles.data());
@@ -154,7 +172,7 @@ class Loader {
     if (absl::Status status = file_->ReadAt(offset, count * file_element_bytes, to); !status.ok()) return status;
     if (layout_.big_endian) SwapBytes(to, count, file_element_bytes);
     if (layout_.dtype == Dtype::kF64) {
-      const size_t first = NarrowF64ToF32(scratch->doubles.data(), count, reinterpret_cast<float*>(rows_ + at));
+      const size_t first = NarrowF64ToF32(scratch->doubles.data(), count, reinterpret_cast<float*>(memory));
       if (first < count) NoteOverflow(static_cast<int64_t>(at / element_bytes_ + first), scratch->doubles[first]);
     }
     return absl::OkStatus();
@@ -166,7 +184,7 @@ class Loader {
   }
 
   // As ReadPiece. The width of a row is read with the row's first byte, so each is seen once.
-  absl::Status ReadRowsWithWidths(size_t at, size_t size, std::vector<std::byte>* with_widths) {
+  absl::Status ReadRowsWithWidths(size_t at, size_t size, std::byte* memory, std::vector<std::byte>* with_widths) {
     const bool begins_a_row = at % row_bytes_ == 0;
     const uint64_t begin = InFileWithWidths(at) - (begins_a_row ? kVecsWidthBytes : 0);
     with_widths->resize(InFileWithWidths(at + size - 1) + 1 - begin);
@@ -182,7 +200,8 @@ class Loader {
         if (width != layout_.dim) return NoteOtherWidth(at / row_bytes_, width);
       }
       const size_t count = std::min(end - at, row_bytes_ - at % row_bytes_);
-      std::memcpy(rows_ + at, from, count);
+      std::memcpy(memory, from, count);
+      memory += count;
       from += count;
       at += count;
     }
@@ -195,7 +214,7 @@ class Loader {
     for (size_t boundary = kFingerprintBlockBytes; boundary < total_bytes_; boundary += kFingerprintBlockBytes) {
       const size_t row = boundary / row_bytes_;
       if (row * row_bytes_ == boundary || row == last_checked) continue;
-      check_.Add(rows_ + row * row_bytes_, static_cast<int64_t>(row), 1);
+      ShowRows(row, row + 1, &check_);
       last_checked = row;
     }
   }
@@ -232,6 +251,7 @@ class Loader {
   const size_t total_bytes_;
   std::byte* const rows_;
   const LoadProgress& progress_;
+  RowObserver* const observer_;
   std::vector<BlockDigest> digests_;  // each written by the lane that took the block
   std::atomic<size_t> next_block_{0};
   std::atomic<bool> failed_{false};
@@ -247,13 +267,14 @@ class Loader {
 void RunLoader(Loader& loader, uint64_t bytes, WorkerPool& pool) {
   const uint64_t blocks = (bytes + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes;
   const int lanes = static_cast<int>(std::min<uint64_t>(blocks, static_cast<uint64_t>(pool.num_threads())));
+  loader.BeginObserver();
   pool.RunAndWait(lanes, [&](int) { loader.RunLane(); });
 }
 
 }  // namespace
 
 absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& layout, bool allow_non_finite,
-                                    WorkerPool& pool, const LoadProgress& progress) {
+                                    WorkerPool& pool, const LoadProgress& progress, RowObserver* observer) {
   assert(layout.num_rows >= 1 && layout.dim >= 1);
   uint64_t file_bytes = 0;
   if (!RowBytesInFile(static_cast<uint64_t>(layout.num_rows), static_cast<uint64_t>(layout.dim), layout.dtype,
@@ -269,17 +290,17 @@ absl::StatusOr<LoadedRows> LoadRows(const SourceFile& file, const RowLayout& lay
       static_cast<uint64_t>(layout.num_rows) * static_cast<uint64_t>(layout.dim) * memory_element_bytes;
   absl::StatusOr<std::shared_ptr<std::byte>> memory = AllocatePrivate(memory_bytes);
   if (!memory.ok()) return memory.status();
-  Loader loader(&file, layout, memory->get(), progress);
+  Loader loader(&file, layout, memory->get(), progress, observer);
   RunLoader(loader, memory_bytes, pool);
   return loader.Finish(*std::move(memory), allow_non_finite);
 }
 
 absl::StatusOr<LoadedRows> ScanRows(std::shared_ptr<std::byte> rows, Dtype dtype, int64_t num_rows, int64_t dim,
-                                    bool allow_non_finite, WorkerPool& pool) {
+                                    bool allow_non_finite, WorkerPool& pool, RowObserver* observer) {
   assert(dtype != Dtype::kF64);
   const RowLayout layout = {.dtype = dtype, .num_rows = num_rows, .dim = dim};
   const LoadProgress none;
-  Loader loader(nullptr, layout, rows.get(), none);
+  Loader loader(nullptr, layout, rows.get(), none, observer);
   RunLoader(loader, static_cast<uint64_t>(num_rows * dim) * DtypeSize(dtype), pool);
   return loader.Finish(std::move(rows), allow_non_finite);
 }

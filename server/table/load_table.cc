@@ -236,7 +236,8 @@ absl::StatusOr<KeyedRows> ReadKeyedRows(const SourceFile& file, TableFormat form
 
 // A file that holds keys beside its rows, of parts->format.
 absl::Status LoadKeyedRows(const SourceFile& file, const TableOptions& options, const TableLimits& limits,
-                           WorkerPool& pool, const LoadProgress& progress, EmbeddingTable::Parts* parts) {
+                           WorkerPool& pool, const LoadProgress& progress, RowObserver* observer,
+                           EmbeddingTable::Parts* parts) {
   absl::StatusOr<KeyedRows> keyed = ReadKeyedRows(file, parts->format, options, limits, pool, progress);
   if (!keyed.ok()) return keyed.status();
   parts->num_rows = keyed->num_rows;
@@ -248,8 +249,8 @@ absl::Status LoadKeyedRows(const SourceFile& file, const TableOptions& options, 
       TakeKeys(&*keyed, in_lines ? "line" : "row", first, options.keys);
   if (!keys.ok()) return keys.status();
   parts->vocabulary = *std::move(keys);
-  absl::StatusOr<LoadedRows> rows =
-      ScanRows(std::move(keyed->rows), Dtype::kF32, parts->num_rows, parts->dim, options.allow_non_finite, pool);
+  absl::StatusOr<LoadedRows> rows = ScanRows(std::move(keyed->rows), Dtype::kF32, parts->num_rows, parts->dim,
+                                             options.allow_non_finite, pool, observer);
   if (!rows.ok()) return rows.status();
   TakeRows(*std::move(rows), parts);
   return absl::OkStatus();
@@ -274,7 +275,7 @@ absl::Status FindDefaultRow(const std::string& option, EmbeddingTable::Parts* pa
 }
 
 absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, const TableLimits& limits,
-                                                WorkerPool& pool, const LoadProgress& progress) {
+                                                WorkerPool& pool, const LoadProgress& progress, RowObserver* observer) {
   const auto with_path = [&](const absl::Status& status) { return WithPath(options.path, status); };
   absl::StatusOr<SourceFile> file = SourceFile::Open(options.path);
   if (!file.ok()) return with_path(file.status());
@@ -290,7 +291,7 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
   parts.format = *format;
   parts.metric = options.metric;
   if (HoldsKeys(*format)) {
-    absl::Status status = LoadKeyedRows(*file, options, limits, pool, progress, &parts);
+    absl::Status status = LoadKeyedRows(*file, options, limits, pool, progress, observer, &parts);
     // A file that changed explains any other error.
     if (absl::Status changed = file->CheckUnchanged(); !changed.ok()) status = std::move(changed);
     if (status.ok()) status = FindDefaultRow(options.default_row, &parts);
@@ -313,7 +314,8 @@ absl::StatusOr<EmbeddingTable::Parts> LoadParts(const TableOptions& options, con
   if (absl::Status status = FindDefaultRow(options.default_row, &parts); !status.ok()) {
     return WithPath(table->path, status);
   }
-  absl::StatusOr<LoadedRows> rows = LoadRows(table->file, table->layout, options.allow_non_finite, pool, progress);
+  absl::StatusOr<LoadedRows> rows =
+      LoadRows(table->file, table->layout, options.allow_non_finite, pool, progress, observer);
   // A file that changed explains any other error.
   if (absl::Status status = table->file.CheckUnchanged(); !status.ok()) return WithPath(table->path, status);
   if (!rows.ok()) return WithPath(table->path, rows.status());
@@ -330,9 +332,10 @@ std::string VocabularyPath(const TableOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadTable(const TableOptions& options, const TableLimits& limits,
-                                                          WorkerPool& pool, const LoadProgress& progress) {
+                                                          WorkerPool& pool, const LoadProgress& progress,
+                                                          RowObserver* observer) {
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<EmbeddingTable::Parts> parts = LoadParts(options, limits, pool, progress);
+  absl::StatusOr<EmbeddingTable::Parts> parts = LoadParts(options, limits, pool, progress, observer);
   if (!parts.ok()) return parts.status();
   parts->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return std::make_unique<EmbeddingTable>(*std::move(parts));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "server/exec/worker_pool.h"
 #include "server/table/embedding_table.h"
+#include "server/table/row_observer.h"
 #include "server/table/table_options.h"
 
 namespace embedding {
@@ -45,8 +46,10 @@ std::string VocabularyPath(const TableOptions& options);
 // Errors: DATA_LOSS for a file that is missing, is no regular file, is not what it should be, or changed while being
 // read; INVALID_ARGUMENT for options that do not fit the format; RESOURCE_EXHAUSTED if the system has no memory for the
 // rows, or they would pass the bound of table_memory.h; CANCELLED if it was stopped. The message starts with the path,
-// names the tensor, row or line, what was found and what was wanted, on one line.
+// names the tensor, row or line, what was found and what was wanted, on one line. observer: shown the rows while they
+// arrive; null: nobody is.
 absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadTable(const TableOptions& options, const TableLimits& limits,
-                                                          WorkerPool& pool, const LoadProgress& progress = {});
+                                                          WorkerPool& pool, const LoadProgress& progress = {},
+                                                          RowObserver* observer = nullptr);
 
 }  // namespace embedding

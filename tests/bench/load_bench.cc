@@ -8,7 +8,8 @@
 //   pread SIZE    reading FILE in pieces of SIZE bytes into fresh memory of the same kind (private, advised to be huge
 //                 pages), and nothing else
 //   load          LoadRows: the same, with the fingerprint and the scan for zero and non-finite rows
-//   index         LoadTable, and what an exact search needs: norms and codes
+//   index         LoadTable, and what an exact search needs, norms and codes, found out while the rows arrive
+//   index_after   the same, found out in passes of their own after the load, first the norms, then the codes
 // Timed: from asking for the memory to the last byte. Not timed: giving it back.
 #include <algorithm>
 #include <atomic>
@@ -80,20 +81,35 @@ class Bench {
   }
 
   double Index() {
+    return Seconds([&] {
+      ExactRowsBuilder builder(CodesOption::kOn);
+      auto table = ValueOrDie(LoadTable(Options(), TableLimits(), pool_, {}, &builder));
+      auto index = BuildExactIndex(*table, builder.Take(*table));
+      return std::pair(std::move(table), std::move(index));
+    });
+  }
+
+  double IndexAfter() {
+    return Seconds([&] {
+      auto table = ValueOrDie(LoadTable(Options(), TableLimits(), pool_));
+      RowNorms norms = ComputeRowNorms(*table, pool_);
+      RowCodes codes = ValueOrDie(BuildRowCodes(*table, norms, pool_));
+      auto index = BuildExactIndex(*table, ExactRows{std::move(norms), std::move(codes)});
+      return std::pair(std::move(table), std::move(index));
+    });
+  }
+
+ private:
+  TableOptions Options() const {
     TableOptions options;
     options.name = "bench";
     options.path = path_;
     options.format = TableFormat::kRaw;
     options.dtype = Dtype::kF32;
     options.dim = dim_;
-    return Seconds([&] {
-      auto table = ValueOrDie(LoadTable(options, TableLimits(), pool_));
-      auto index = ValueOrDie(BuildExactIndex(*table, /*with_codes=*/true, pool_));
-      return std::pair(std::move(table), std::move(index));
-    });
+    return options;
   }
 
- private:
   const std::string path_;
   const int64_t dim_;
   WorkerPool pool_;
@@ -114,6 +130,8 @@ int Main(Bench& bench) {
       seconds = bench.Load();
     } else if (command == "index") {
       seconds = bench.Index();
+    } else if (command == "index_after") {
+      seconds = bench.IndexAfter();
     } else {
       Die("unknown command " + command);
     }
