@@ -7,12 +7,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 BUILD_PACKAGES=(
   g++ cmake ninja-build git
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev grpc-proto libabsl-dev
-  libhwy-dev libhnswlib-dev libsimdjson-dev libxxhash-dev libspdlog-dev libcli11-dev libcivetweb-dev prometheus-cpp-dev libjemalloc-dev
+  libhwy-dev libsimdjson-dev libxxhash-dev libspdlog-dev libcli11-dev libcivetweb-dev prometheus-cpp-dev libjemalloc-dev
   libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(python3 python3-numpy python3-grpcio python3-protobuf python3-venv curl jq prometheus)
 ARM64_PACKAGES=(g++-aarch64-linux-gnu qemu-user-static libhwy-dev googletest)
 IMAGE_PACKAGES=(buildah debootstrap)
-BENCH_PACKAGES=(python3 python3-numpy python3-venv libhiredis-dev redis-server libopenblas-dev)
+BENCH_PACKAGES=(python3 python3-numpy python3-venv libhiredis-dev libhnswlib-dev redis-server libopenblas-dev)
 CLANG_PACKAGES=(clang-14 llvm-14)  # llvm-14: names in sanitizer reports
 LINT_PACKAGES=(clang-14 clang-format-14 clang-tidy-14 shellcheck python3 prometheus)
 

@@ -269,6 +269,76 @@ void CodeDots8(const CodedQueries<int8_t>& queries, const CodeBlock& rows, int32
   CodeDots(queries, rows, dots);
 }
 
+// ---- Dot products with rows that lie anywhere
+
+// One query and kRows rows, each at an address of its own.
+template <typename T, size_t kRows>
+HWY_INLINE void RecordTile(const T* query, const uint8_t* const (&rows)[kRows], size_t dim, int32_t* dots) {
+#if HWY_TARGET != HWY_SCALAR
+  const CodeI32Tag d32;
+  hn::Vec<CodeI32Tag> sums[kRows];
+  for (auto& sum : sums) sum = hn::Zero(d32);
+  bool is_done = false;
+  if constexpr (sizeof(T) == 2) {
+    const CodeI16Tag d16;
+    const CodeU8Half d8;
+    constexpr size_t kLanes = hn::MaxLanes(CodeI16Tag());
+    for (size_t j = 0; j < dim; j += kLanes) {
+      const auto q = hn::LoadU(d16, query + j);
+      for (size_t r = 0; r < kRows; ++r) {
+        sums[r] = AddWordProducts(q, hn::PromoteTo(d16, hn::LoadU(d8, rows[r] + j)), sums[r]);
+      }
+    }
+    is_done = true;
+  } else {
+#if EMBEDDING_HAVE_VNNI
+    for (size_t j = 0; j < dim; j += 64) {
+      const __m512i q = _mm512_loadu_si512(query + j);
+      for (size_t r = 0; r < kRows; ++r) {
+        sums[r] = AddByteProducts(sums[r], _mm512_loadu_si512(rows[r] + j), q);
+      }
+    }
+    is_done = true;
+#endif
+  }
+  if (is_done) {
+    if constexpr (kRows == 4) {
+      SumsOfLanes(d32, sums[0], sums[1], sums[2], sums[3], dots);
+    } else {
+      for (size_t r = 0; r < kRows; ++r) dots[r] = hn::GetLane(hn::SumOfLanes(d32, sums[r]));
+    }
+    return;
+  }
+#endif
+  for (size_t r = 0; r < kRows; ++r) {
+    int32_t sum = 0;
+    for (size_t j = 0; j < dim; ++j) sum += query[j] * rows[r][j];
+    dots[r] = sum;
+  }
+}
+
+template <typename T>
+HWY_INLINE void RecordDots(const T* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots) {
+  size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const uint8_t* const four[4] = {rows.data + ids[i] * rows.stride, rows.data + ids[i + 1] * rows.stride,
+                                    rows.data + ids[i + 2] * rows.stride, rows.data + ids[i + 3] * rows.stride};
+    RecordTile<T, 4>(query, four, rows.dim, dots + i);
+  }
+  for (; i < count; ++i) {
+    const uint8_t* const one[1] = {rows.data + ids[i] * rows.stride};
+    RecordTile<T, 1>(query, one, rows.dim, dots + i);
+  }
+}
+
+void RecordDots16(const int16_t* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots) {
+  RecordDots(query, rows, ids, count, dots);
+}
+
+void RecordDots8(const int8_t* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots) {
+  RecordDots(query, rows, ids, count, dots);
+}
+
 bool FastByteDots() { return EMBEDDING_HAVE_VNNI != 0; }
 
 // ---- Selection

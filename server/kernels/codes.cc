@@ -12,6 +12,8 @@ namespace embedding {
 HWY_EXPORT(EncodeRows);
 HWY_EXPORT(CodeDots16);
 HWY_EXPORT(CodeDots8);
+HWY_EXPORT(RecordDots16);
+HWY_EXPORT(RecordDots8);
 HWY_EXPORT(FastByteDots);
 HWY_EXPORT(SelectCoded);
 
@@ -26,6 +28,14 @@ void CodeDotManyToMany(const CodedQueries<int16_t>& queries, const CodeBlock& ro
 
 void CodeDotManyToMany(const CodedQueries<int8_t>& queries, const CodeBlock& rows, int32_t* dots) {
   HWY_DYNAMIC_DISPATCH(CodeDots8)(queries, rows, dots);
+}
+
+void CodeDotToRecords(const int16_t* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots) {
+  HWY_DYNAMIC_DISPATCH(RecordDots16)(query, rows, ids, count, dots);
+}
+
+void CodeDotToRecords(const int8_t* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots) {
+  HWY_DYNAMIC_DISPATCH(RecordDots8)(query, rows, ids, count, dots);
 }
 
 bool HasFastByteDots() { return HWY_DYNAMIC_DISPATCH(FastByteDots)(); }

@@ -49,6 +49,18 @@ void CodeDotManyToMany(const CodedQueries<int16_t>& queries, const CodeBlock& ro
 // bits, which say more.
 void CodeDotManyToMany(const CodedQueries<int8_t>& queries, const CodeBlock& rows, int32_t* dots);
 
+// Rows of codes that lie at equal distances, of which any may be asked for: row i at data + i * stride.
+struct CodeRecords {
+  const uint8_t* data = nullptr;
+  size_t stride = 0;  // bytes, at least dim rounded up to kCodeSlack: that many may be read of a row
+  size_t dim = 0;     // >= 1
+};
+
+// dots[i] = sum_j query[j] * byte_j of row ids[i], exactly, i in [0, count). query: [dim], with kCodeSlack zeros
+// behind.
+void CodeDotToRecords(const int16_t* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots);
+void CodeDotToRecords(const int8_t* query, const CodeRecords& rows, const uint32_t* ids, size_t count, int32_t* dots);
+
 // Whether queries of 8 bits are multiplied faster than those of 16 bits on this machine.
 bool HasFastByteDots();
 

@@ -1,242 +1,214 @@
-// hnswlib behind a wall: its header is included here alone, since it defines plain functions, and its exceptions end
-// here.
+// Inserts rows into a graph, batch by batch: the rows of a batch look for their neighbours in the graph as it was
+// before, all at once, then each list that gets new links is brought up to date by one thread. So no list is read while
+// it is written, nothing is locked, and which threads there are changes nothing. Rows of one batch do not see each
+// other, but those of all later ones see both, and a batch is small beside what is there.
+//
+// Sources: Malkov and Yashunin (hnsw_graph.h), algorithms 1 and 4, with the bounds of the lists as hnswlib has them;
+// insertion in batches: Manohar and others, "ParlayANN: Scalable and Deterministic Parallel Graph-Based Approximate
+// Nearest Neighbor Search Algorithms", arXiv 2305.04359.
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstring>
-#include <exception>
-#include <new>
-#include <optional>
-#include <string>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
-// Without the library's own vector code, whose prefetches read the link behind a full list, outside of its memory.
-#define NO_MANUAL_VECTORIZATION
-#include "hnswlib/hnswlib.h"
-#include "server/exec/mutex.h"
-#include "server/kernels/row_pairs.h"
 #include "server/search/hnsw_graph.h"
+#include "server/search/hnsw_links.h"
+#include "server/search/hnsw_walk.h"
 #include "server/search/scan_blocks.h"
 
 namespace embedding {
 namespace {
 
-using Library = hnswlib::HierarchicalNSW<float>;
-using hnswlib::labeltype;
-using hnswlib::tableint;
+constexpr size_t kMostBatchRows = 1024;
+// A batch is at most this part of what is there.
+constexpr size_t kBatchShare = 16;
 
-// What hnswlib takes for a row beside its links: a mutex, an entry of its map of labels, a level, a pointer, a label
-// and a mark of the walk.
-constexpr int64_t kLibraryBytesPerRow = 40 + 48 + 4 + 8 + 8 + 2;
+// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014: the finalizer of SplitMix64, a
+// bijection.
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
 
-// Rows between two looks at the stop predicate.
-constexpr int64_t kBlockRows = 16;
+// A link to be added to the list of `target`; both are numbers of the level.
+struct NewLink {
+  uint32_t level;
+  uint32_t target;
+  uint32_t source;
 
-struct RowSource {
-  const EmbeddingTable& table;
-  const float* inverse_norms;  // null unless metric is cosine
-  ElementType type;
-  size_t dim;
+  friend auto operator<=>(const NewLink&, const NewLink&) = default;
 };
 
-// hnswlib keeps no copy of the rows: where it believes a vector to be lies its label, the id of a row in the table.
-labeltype RowOf(const void* vector) {
-  labeltype row;
-  std::memcpy(&row, vector, sizeof(row));
-  return row;
-}
+// What one thread works with.
+struct Lane {
+  Lane(const HnswRows& rows, const HnswGraph& graph) : walk(rows, graph), chooser(rows) {}
+  HnswWalk walk;
+  LinkChooser chooser;
+  std::vector<NewLink> new_links;
+};
 
-const RowSource& SourceOf(const void* parameter) { return *static_cast<const RowSource*>(parameter); }
-
-// Lower is closer, whatever the metric.
-float NegativeDot(const void* a, const void* b, const void* parameter) {
-  const RowSource& source = SourceOf(parameter);
-  return -DotOfPair(source.type, source.table.row(static_cast<int64_t>(RowOf(a))),
-                    source.table.row(static_cast<int64_t>(RowOf(b))), source.dim);
-}
-
-float NegativeCosine(const void* a, const void* b, const void* parameter) {
-  const float* inverse_norms = SourceOf(parameter).inverse_norms;
-  return NegativeDot(a, b, parameter) * inverse_norms[RowOf(a)] * inverse_norms[RowOf(b)];
-}
-
-float SquaredL2(const void* a, const void* b, const void* parameter) {
-  const RowSource& source = SourceOf(parameter);
-  return SquaredL2OfPair(source.type, source.table.row(static_cast<int64_t>(RowOf(a))),
-                         source.table.row(static_cast<int64_t>(RowOf(b))), source.dim);
-}
-
-class RowSpace final : public hnswlib::SpaceInterface<float> {
+class Builder {
  public:
-  RowSpace(Metric metric, RowSource source) : metric_(metric), source_(source) {}
+  Builder(const HnswRows& rows, HnswGraph& graph, WorkerPool& pool, const StopPredicate& stop)
+      : rows_(rows), graph_(graph), pool_(pool), stop_(stop) {}
 
-  // With no bytes of its own a vector lies where the label does.
-  size_t get_data_size() override { return 0; }
-  hnswlib::DISTFUNC<float> get_dist_func() override {
-    switch (metric_) {
-      case Metric::kCosine:
-        return NegativeCosine;
-      case Metric::kDot:
-        return NegativeDot;
-      case Metric::kEuclidean:
-        break;
+  absl::Status Run(const HnswOutsiders& outsiders, const HnswProgress& progress) {
+    if (absl::Status s = DrawLevels(outsiders); !s.ok()) return s;
+    for (int i = 0; i < pool_.num_threads(); ++i) lanes_.push_back(std::make_unique<Lane>(rows_, graph_));
+    const size_t step = std::max<size_t>(1, order_.size() / 100);
+    for (size_t done = 1; done < order_.size();) {
+      const size_t end = std::min(order_.size(), done + std::clamp<size_t>(done / kBatchShare, 1, kMostBatchRows));
+      InsertBatch(done, end);
+      LinkBack();
+      if (stop_.stopped()) return absl::CancelledError("indexing was stopped");
+      if (progress && (done / step != end / step || end == order_.size())) {
+        progress(static_cast<int64_t>(end), static_cast<int64_t>(order_.size()));
+      }
+      done = end;
     }
-    return SquaredL2;
+    return absl::OkStatus();
   }
-  void* get_dist_func_param() override { return &source_; }
 
  private:
-  const Metric metric_;
-  RowSource source_;
-};
-
-absl::Status NoMemory() { return absl::ResourceExhaustedError("no memory for the graph of index=hnsw"); }
-
-absl::Status LibraryError(const std::exception& error) {
-  // How hnswlib says that malloc failed.
-  if (std::strncmp(error.what(), "Not enough memory", 17) == 0) return NoMemory();
-  return absl::InternalError(absl::StrCat("index=hnsw: hnswlib says: ", error.what()));
-}
-
-// Runs f; what it throws becomes a status.
-template <typename Function>
-absl::Status Walled(const Function& f) {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return NoMemory();
-  } catch (const std::exception& error) {
-    return LibraryError(error);
+  // Each row draws a number from its id. Rows come in by it, the smallest first, and are on level n where it is below
+  // 2^64 / m^n: as likely as the source wants it, and the rows of each level are the first ones, so that a row has the
+  // same number, its place in the order, on all levels above the lowest. The first one is the entry for good.
+  absl::Status DrawLevels(const HnswOutsiders& outsiders) {
+    std::vector<std::pair<uint64_t, uint32_t>> drawn;
+    for (size_t row = 0; row < outsiders.inside.size(); ++row) {
+      if (outsiders.inside[row]) drawn.emplace_back(Mix(row), static_cast<uint32_t>(row));
+    }
+    std::sort(drawn.begin(), drawn.end());
+    for (const auto& entry : drawn) order_.push_back(entry.second);
+    std::vector<HnswGraph::Level> upper;
+    const auto m = static_cast<uint64_t>(graph_.parameters().m);
+    for (uint64_t bound = ~uint64_t{0} / m;; bound /= m) {
+      const auto count = static_cast<size_t>(
+          std::lower_bound(drawn.begin(), drawn.end(), std::pair(bound, uint32_t{0})) - drawn.begin());
+      if (count < 2) break;
+      HnswGraph::Level& level = upper.emplace_back();
+      for (uint32_t i = 0; i < count; ++i) level.below.push_back(upper.size() == 1 ? order_[i] : i);
+      level.links.assign(count * graph_.upper_stride(), 0);
+    }
+    int64_t entry = -1;  // no rows
+    if (!order_.empty()) entry = upper.empty() ? order_[0] : 0;
+    return graph_.SetUpper(std::move(upper), entry);
   }
-}
 
-// Adds rows to the library's graph on all threads.
-class Inserter {
- public:
-  Inserter(Library& library, const std::vector<uint32_t>& rows, const StopPredicate& stop, const HnswProgress& progress)
-      : library_(library),
-        rows_(rows),
-        stop_(stop),
-        progress_(progress),
-        blocks_(static_cast<int64_t>(rows.size()), kBlockRows),
-        step_(std::max<int64_t>(kBlockRows, static_cast<int64_t>(rows.size()) / 100)) {}
+  // The number of a place in the order, on a level.
+  uint32_t NumberOf(size_t level, size_t place) const {
+    return level == 0 ? order_[place] : static_cast<uint32_t>(place);
+  }
 
-  void RunLane() {
-    int64_t begin;
-    int64_t end;
-    while (!failed_.load(std::memory_order_relaxed) && !stop_.ShouldStop() && blocks_.Take(&begin, &end)) {
-      const absl::Status status = Walled([&] {
-        for (int64_t i = begin; i < end; ++i) {
-          const labeltype row = rows_[static_cast<size_t>(i)];
-          library_.addPoint(&row, row);
+  void InsertBatch(size_t begin, size_t end) {
+    BlockCounter places(static_cast<int64_t>(begin), static_cast<int64_t>(end), 1);
+    pool_.RunAndWait(pool_.num_threads(), [&](int lane) {
+      int64_t place;
+      int64_t next;
+      while (!stop_.ShouldStop() && places.Take(&place, &next)) {
+        Insert(static_cast<size_t>(place), *lanes_[static_cast<size_t>(lane)]);
+      }
+    });
+  }
+
+  // Fills the lists of a row, of which no other row knows yet.
+  void Insert(size_t place, Lane& lane) {
+    HnswWalk& walk = lane.walk;
+    const auto& upper = graph_.upper();
+    walk.query().SetRow(order_[place]);
+    WalkedRow at = walk.Entry();
+    const auto effort = static_cast<size_t>(std::max(graph_.parameters().ef_construction, graph_.parameters().m));
+    for (size_t level = upper.size();; --level) {
+      const bool is_member = level == 0 || place < upper[level - 1].below.size();
+      if (is_member) {
+        const std::span<const WalkedRow> found = walk.Search(level, at, effort);
+        const std::span<const WalkedRow> chosen =
+            lane.chooser.Choose(graph_, level, found, static_cast<size_t>(graph_.parameters().m));
+        const uint32_t number = NumberOf(level, place);
+        uint32_t* list = graph_.mutable_links(level, number);
+        list[0] = static_cast<uint32_t>(chosen.size());
+        for (size_t i = 0; i < chosen.size(); ++i) {
+          list[i + 1] = chosen[i].row;
+          lane.new_links.push_back({static_cast<uint32_t>(level), chosen[i].row, number});
         }
-        return absl::OkStatus();
-      });
-      if (!status.ok()) return Fail(status);
-      Report(end - begin);
+        at = found[0];
+      } else {
+        at = walk.Climb(level, at);
+      }
+      if (level == 0) return;
+      at.row = upper[level - 1].below[at.row];
     }
   }
 
-  absl::Status status() {
-    if (stop_.stopped()) return absl::CancelledError("indexing was stopped");
-    MutexLock lock(&mutex_);
-    return status_;
+  // Those that a batch chose get links to it.
+  void LinkBack() {
+    links_.clear();
+    for (const auto& lane : lanes_) {
+      links_.insert(links_.end(), lane->new_links.begin(), lane->new_links.end());
+      lane->new_links.clear();
+    }
+    std::sort(links_.begin(), links_.end());
+    std::vector<size_t> groups;
+    for (size_t i = 0; i < links_.size(); ++i) {
+      if (i == 0 ||
+          std::tie(links_[i].level, links_[i].target) != std::tie(links_[i - 1].level, links_[i - 1].target)) {
+        groups.push_back(i);
+      }
+    }
+    groups.push_back(links_.size());
+    BlockCounter blocks(static_cast<int64_t>(groups.size()) - 1, 16);
+    pool_.RunAndWait(pool_.num_threads(), [&](int lane) {
+      int64_t begin;
+      int64_t end;
+      while (!stop_.ShouldStop() && blocks.Take(&begin, &end)) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+          Extend({links_.data() + groups[i], groups[i + 1] - groups[i]}, *lanes_[static_cast<size_t>(lane)]);
+        }
+      }
+    });
   }
 
- private:
-  void Fail(const absl::Status& status) {
-    failed_.store(true, std::memory_order_relaxed);
-    MutexLock lock(&mutex_);
-    if (status_.ok()) status_ = status;
+  // Adds links to one list; once it is full, the best of all are chosen anew.
+  void Extend(std::span<const NewLink> links, Lane& lane) {
+    const size_t level = links[0].level;
+    const size_t room = (level == 0 ? graph_.lowest_stride() : graph_.upper_stride()) - 1;
+    uint32_t* list = graph_.mutable_links(level, links[0].target);
+    if (list[0] + links.size() <= room) {
+      for (const NewLink& link : links) list[++list[0]] = link.source;
+      return;
+    }
+    std::vector<WalkedRow>& all = lane.chooser.candidates();
+    all.clear();
+    for (uint32_t j = 1; j <= list[0]; ++j) all.push_back({0, list[j]});
+    for (const NewLink& link : links) all.push_back({0, link.source});
+    lane.chooser.JudgeCandidates(graph_, level, links[0].target);
+    const std::span<const WalkedRow> chosen = lane.chooser.Choose(graph_, level, all, room);
+    list[0] = static_cast<uint32_t>(chosen.size());
+    for (size_t i = 0; i < chosen.size(); ++i) list[i + 1] = chosen[i].row;
   }
 
-  void Report(int64_t added) {
-    if (!progress_) return;
-    MutexLock lock(&mutex_);
-    const int64_t before = std::exchange(done_, done_ + added);
-    const bool is_last = done_ == static_cast<int64_t>(rows_.size());
-    if (before / step_ != done_ / step_ || is_last) progress_(done_, static_cast<int64_t>(rows_.size()));
-  }
-
-  Library& library_;
-  const std::vector<uint32_t>& rows_;
+  const HnswRows& rows_;
+  HnswGraph& graph_;
+  WorkerPool& pool_;
   StopPoll stop_;
-  const HnswProgress& progress_;
-  BlockCounter blocks_;
-  const int64_t step_;
-  std::atomic<bool> failed_{false};
-  Mutex mutex_;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<uint32_t> order_;  // ids of rows
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<NewLink> links_;
 };
-
-// The library's graph in the form of ours: by row ids, without its locks and maps.
-absl::Status TakeOver(const Library& library, HnswGraph* graph) {
-  const size_t count = library.cur_element_count;
-  std::vector<uint32_t> row_of(count);
-  for (size_t i = 0; i < count; ++i)
-    row_of[i] = static_cast<uint32_t>(library.getExternalLabel(static_cast<tableint>(i)));
-  for (size_t i = 0; i < count; ++i) {
-    const auto* from = library.get_linklist0(static_cast<tableint>(i));
-    uint32_t* to = graph->mutable_lowest() + row_of[i] * graph->lowest_stride();
-    to[0] = library.getListCount(const_cast<hnswlib::linklistsizeint*>(from));
-    for (uint32_t j = 1; j <= to[0]; ++j) to[j] = row_of[from[j]];
-  }
-  std::vector<HnswGraph::Level> upper(static_cast<size_t>(std::max(library.maxlevel_, 0)));
-  std::vector<uint32_t> below = row_of;  // the number of an element on the level below
-  std::vector<uint32_t> here(count);
-  for (size_t level = 1; level <= upper.size(); ++level) {
-    HnswGraph::Level& to = upper[level - 1];
-    std::vector<tableint> members;
-    for (size_t i = 0; i < count; ++i) {
-      if (library.element_levels_[i] < static_cast<int>(level)) continue;
-      here[i] = static_cast<uint32_t>(members.size());
-      members.push_back(static_cast<tableint>(i));
-    }
-    to.links.assign(members.size() * graph->upper_stride(), 0);
-    for (size_t n = 0; n < members.size(); ++n) {
-      to.below.push_back(below[members[n]]);
-      const auto* from = library.get_linklist(members[n], static_cast<int>(level));
-      uint32_t* list = to.links.data() + n * graph->upper_stride();
-      list[0] = library.getListCount(const_cast<hnswlib::linklistsizeint*>(from));
-      for (uint32_t j = 1; j <= list[0]; ++j) list[j] = here[from[j]];
-    }
-    std::swap(below, here);
-  }
-  // What is `below` now are the numbers on the top level, or row ids where there is but one.
-  const int64_t entry = count == 0 ? -1 : below[library.enterpoint_node_];
-  return graph->SetUpper(std::move(upper), entry);
-}
 
 }  // namespace
 
-absl::StatusOr<HnswGraph> BuildHnswGraph(const EmbeddingTable& table, const HnswOutsiders& outsiders,
+absl::StatusOr<HnswGraph> BuildHnswGraph(const HnswRows& rows, const HnswOutsiders& outsiders,
                                          const HnswParameters& parameters, WorkerPool& pool, const StopPredicate& stop,
                                          const HnswProgress& progress) {
-  std::vector<uint32_t> rows;
-  for (int64_t row = 0; row < table.num_rows(); ++row) {
-    if (outsiders.inside[static_cast<size_t>(row)]) rows.push_back(static_cast<uint32_t>(row));
-  }
-  absl::StatusOr<HnswGraph> graph = HnswGraph::Create(parameters, table.num_rows());
-  if (!graph.ok() || rows.empty()) return graph;
-  const int64_t link_bytes = static_cast<int64_t>(graph->lowest_stride() * sizeof(uint32_t));
-  absl::StatusOr<TableMemoryClaim> claim =
-      TableMemoryClaim::Ask(static_cast<int64_t>(rows.size()) * (link_bytes + kLibraryBytesPerRow));
-  if (!claim.ok()) return claim.status();
-
-  RowSpace space(parameters.metric, {table, outsiders.inverse_norms.empty() ? nullptr : outsiders.inverse_norms.data(),
-                                     ElementTypeOf(table.dtype()), static_cast<size_t>(table.dim())});
-  std::optional<Library> library;
-  const absl::Status status = Walled([&] {
-    library.emplace(&space, rows.size(), static_cast<size_t>(parameters.m),
-                    static_cast<size_t>(parameters.ef_construction));
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  Inserter inserter(*library, rows, stop, progress);
-  pool.RunAndWait(pool.num_threads(), [&inserter](int) { inserter.RunLane(); });
-  if (absl::Status s = inserter.status(); !s.ok()) return s;
-  if (absl::Status s = Walled([&] { return TakeOver(*library, &*graph); }); !s.ok()) return s;
+  absl::StatusOr<HnswGraph> graph = HnswGraph::Create(parameters, static_cast<int64_t>(outsiders.inside.size()));
+  if (!graph.ok()) return graph;
+  if (absl::Status s = Builder(rows, *graph, pool, stop).Run(outsiders, progress); !s.ok()) return s;
   return graph;
 }
 

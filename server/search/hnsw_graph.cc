@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "server/search/row_norms.h"
 #include "server/search/scan_blocks.h"
 #include "server/table/private_memory.h"
 
@@ -53,20 +52,17 @@ std::vector<std::pair<uint32_t, uint32_t>> FindTwins(const EmbeddingTable& table
 
 }  // namespace
 
-absl::StatusOr<HnswOutsiders> FindOutsiders(const EmbeddingTable& table, Metric metric, WorkerPool& pool,
+absl::StatusOr<HnswOutsiders> FindOutsiders(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool,
                                             const StopPredicate& stop) {
   if (table.num_rows() > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("index=hnsw takes tables of at most ",
                                                    std::numeric_limits<int32_t>::max(), " rows, this one has ",
                                                    table.num_rows()));
   }
-  const RowNorms norms = ComputeRowNorms(table, pool, stop);
-  if (stop && stop()) return absl::CancelledError("indexing was stopped");
   const int64_t num_rows = table.num_rows();
   HnswOutsiders found;
   found.unjudged = norms.unjudged;
   found.inside.assign(static_cast<size_t>(num_rows), false);
-  if (metric == Metric::kCosine) found.inverse_norms.assign(static_cast<size_t>(num_rows), 0);
   std::vector<uint32_t> rows;
   for (int64_t row = 0; row < num_rows; ++row) {
     const float norm = norms.norms[static_cast<size_t>(row)];
@@ -87,12 +83,9 @@ absl::StatusOr<HnswOutsiders> FindOutsiders(const EmbeddingTable& table, Metric 
   if (stop && stop()) return absl::CancelledError("indexing was stopped");
   for (const uint32_t row : rows) found.inside[row] = true;
   for (const auto& [first, twin] : found.twins) found.inside[twin] = false;
-  for (const uint32_t row : rows) {
-    if (metric == Metric::kCosine && found.inside[row]) found.inverse_norms[row] = 1 / norms.norms[row];
-  }
-  found.memory = TableMemoryClaim::Note(static_cast<int64_t>(
-      found.inverse_norms.size() * sizeof(float) + found.inside.size() / 8 +
-      (found.zeros.size() + found.unjudged.size()) * sizeof(int64_t) + found.twins.size() * sizeof(found.twins[0])));
+  found.memory = TableMemoryClaim::Note(
+      static_cast<int64_t>(found.inside.size() / 8 + (found.zeros.size() + found.unjudged.size()) * sizeof(int64_t) +
+                           found.twins.size() * sizeof(found.twins[0])));
   return found;
 }
 

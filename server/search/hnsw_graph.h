@@ -15,7 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/exec/worker_pool.h"
+#include "server/search/hnsw_rows.h"
 #include "server/search/metric.h"
+#include "server/search/row_norms.h"
 #include "server/search/similarity.h"
 #include "server/table/embedding_table.h"
 #include "server/table/table_memory.h"
@@ -38,13 +40,13 @@ struct HnswOutsiders {
   std::vector<int64_t> zeros;                        // ascending
   std::vector<int64_t> unjudged;                     // ascending
   std::vector<std::pair<uint32_t, uint32_t>> twins;  // (the row in the graph, one equal to it), ascending
-  std::vector<float> inverse_norms;                  // [num_rows], 0 for rows outside; empty unless metric is cosine
   std::vector<bool> inside;                          // [num_rows]
   TableMemoryClaim memory;
 };
 
-// Reads the table, in parallel; not from a worker of the pool. CANCELLED once stop says so, RESOURCE_EXHAUSTED.
-absl::StatusOr<HnswOutsiders> FindOutsiders(const EmbeddingTable& table, Metric metric, WorkerPool& pool,
+// Reads the table, in parallel; not from a worker of the pool. CANCELLED once stop says so, INVALID_ARGUMENT for a
+// table of 2^31 rows or more.
+absl::StatusOr<HnswOutsiders> FindOutsiders(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool,
                                             const StopPredicate& stop = {});
 
 // Immutable once built. Lists of links are a count, then as many ids; lists of a level have the same room.
@@ -75,6 +77,8 @@ class HnswGraph {
   const uint32_t* UpperLinks(size_t level, uint32_t number) const {
     return upper_[level - 1].links.data() + number * upper_stride();
   }
+  // The id of a row by its number on a level.
+  uint32_t RowOf(size_t level, uint32_t number) const { return level == 0 ? number : upper_[level - 1].rows[number]; }
   // [num_rows, lowest_stride].
   const uint32_t* lowest() const { return reinterpret_cast<const uint32_t*>(lowest_.get()); }
 
@@ -82,6 +86,11 @@ class HnswGraph {
   // does not fit its room, or the first link that names no row, of any level.
   uint32_t* mutable_lowest() { return reinterpret_cast<uint32_t*>(lowest_.get()); }
   absl::Status SetUpper(std::vector<Level> upper, int64_t entry);
+  // The list of a row on any level, by its number there.
+  uint32_t* mutable_links(size_t level, uint32_t number) {
+    if (level == 0) return mutable_lowest() + number * lowest_stride();
+    return upper_[level - 1].links.data() + number * upper_stride();
+  }
 
  private:
   absl::Status Check() const;
@@ -94,14 +103,14 @@ class HnswGraph {
   TableMemoryClaim upper_memory_;
 };
 
-// Told now and then from any worker, one call at a time: rows that are in the graph, of all that will be.
+// Told now and then, one call at a time: rows that are in the graph, of all that will be.
 using HnswProgress = std::function<void(int64_t done_rows, int64_t all_rows)>;
 
-// Builds the graph with hnswlib and this project's distances, on all threads of the pool; not from one of its workers.
-// num_rows of the table < 2^31. Which links come out depends on the order in which threads come by.
-// Errors: RESOURCE_EXHAUSTED (the memory, also what building takes for a while, does not fit: OverBudgetOf, or the
-// system has none), CANCELLED once stop, asked between rows from any worker, says so, INTERNAL (hnswlib's own).
-absl::StatusOr<HnswGraph> BuildHnswGraph(const EmbeddingTable& table, const HnswOutsiders& outsiders,
+// Builds the graph on all threads of the pool; not from one of its workers. The graph depends on the rows and the
+// parameters alone, not on the threads, and where rows are judged by codes, not on the machine.
+// rows: of the same metric. Errors: RESOURCE_EXHAUSTED (the memory does not fit: OverBudgetOf, or the system has none),
+// CANCELLED once stop, asked between rows from any worker, says so.
+absl::StatusOr<HnswGraph> BuildHnswGraph(const HnswRows& rows, const HnswOutsiders& outsiders,
                                          const HnswParameters& parameters, WorkerPool& pool,
                                          const StopPredicate& stop = {}, const HnswProgress& progress = {});
 

@@ -16,9 +16,10 @@ class HnswIndex final : public NeighbourIndex {
       : table_(table),
         exact_(std::move(exact)),
         outsiders_(std::move(parts.outsiders)),
+        rows_(std::move(parts.rows)),
         graph_(std::move(parts.graph)),
         facts_(parts.facts),
-        walks_(table_, graph_, outsiders_) {}
+        walks_(rows_, graph_) {}
 
   void Start(NeighbourQuery query, WorkerPool& pool, StopPredicate stop,
              std::function<void(NeighbourResult)> done) const override {
@@ -26,7 +27,7 @@ class HnswIndex final : public NeighbourIndex {
       query.effort = std::nullopt;
       return exact_->Start(std::move(query), pool, std::move(stop), std::move(done));
     }
-    HnswSearch::Start({table_, graph_, outsiders_, *exact_, walks_}, std::move(query), pool, std::move(stop),
+    HnswSearch::Start({table_, graph_, outsiders_, rows_, *exact_, walks_}, std::move(query), pool, std::move(stop),
                       std::move(done));
   }
 
@@ -37,6 +38,7 @@ class HnswIndex final : public NeighbourIndex {
   const EmbeddingTable& table_;
   const std::unique_ptr<NeighbourIndex> exact_;
   const HnswOutsiders outsiders_;
+  const HnswRows rows_;
   const HnswGraph graph_;
   const GraphFacts facts_;
   mutable WalkStore walks_;
@@ -59,18 +61,41 @@ absl::Status CheckLinks(const HnswGraph& graph, const HnswOutsiders& outsiders) 
   return all_inside ? absl::OkStatus() : absl::DataLossError("is broken: it links to a row that is not in the graph");
 }
 
+// What follows from the rows alone.
+struct LookedOver {
+  HnswOutsiders outsiders;
+  HnswRows rows;
+};
+
+absl::StatusOr<LookedOver> LookOver(const EmbeddingTable& table, Metric metric, WorkerPool& pool,
+                                    const StopPredicate& stop) {
+  const RowNorms norms = ComputeRowNorms(table, pool, stop);
+  if (stop && stop()) return absl::CancelledError("indexing was stopped");
+  absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, norms, pool, stop);
+  if (!outsiders.ok()) return outsiders.status();
+  absl::StatusOr<HnswRows> rows = HnswRows::Build(table, metric, norms, outsiders->inside, pool, stop);
+  if (!rows.ok()) return rows.status();
+  return LookedOver{*std::move(outsiders), *std::move(rows)};
+}
+
+HnswParts PartsOf(LookedOver seen, HnswGraph graph, std::chrono::steady_clock::time_point begin, bool from_file) {
+  GraphFacts facts = {graph.parameters().metric, graph.parameters().m, graph.parameters().ef_construction,
+                      graph.size_bytes() + seen.rows.size_bytes()};
+  facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  facts.from_file = from_file;
+  return HnswParts{std::move(seen.outsiders), std::move(seen.rows), std::move(graph), facts};
+}
+
 }  // namespace
 
 absl::StatusOr<HnswParts> BuildHnswParts(const EmbeddingTable& table, const HnswParameters& parameters,
                                          WorkerPool& pool, const StopPredicate& stop, const HnswProgress& progress) {
   const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, parameters.metric, pool, stop);
-  if (!outsiders.ok()) return outsiders.status();
-  absl::StatusOr<HnswGraph> graph = BuildHnswGraph(table, *outsiders, parameters, pool, stop, progress);
+  absl::StatusOr<LookedOver> seen = LookOver(table, parameters.metric, pool, stop);
+  if (!seen.ok()) return seen.status();
+  absl::StatusOr<HnswGraph> graph = BuildHnswGraph(seen->rows, seen->outsiders, parameters, pool, stop, progress);
   if (!graph.ok()) return graph.status();
-  GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
-  facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return HnswParts{*std::move(outsiders), *std::move(graph), facts};
+  return PartsOf(*std::move(seen), *std::move(graph), begin, /*from_file=*/false);
 }
 
 absl::StatusOr<HnswParts> ReadHnswParts(const EmbeddingTable& table, const std::string& path,
@@ -78,14 +103,10 @@ absl::StatusOr<HnswParts> ReadHnswParts(const EmbeddingTable& table, const std::
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<HnswGraph> graph = ReadHnswFile(path, table.fingerprint(), parameters, table.num_rows());
   if (!graph.ok()) return graph.status();
-  // What lies outside follows from the rows alone.
-  absl::StatusOr<HnswOutsiders> outsiders = FindOutsiders(table, parameters.metric, pool, stop);
-  if (!outsiders.ok()) return outsiders.status();
-  if (absl::Status s = CheckLinks(*graph, *outsiders); !s.ok()) return s;
-  GraphFacts facts = {parameters.metric, parameters.m, parameters.ef_construction, graph->size_bytes()};
-  facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  facts.from_file = true;
-  return HnswParts{*std::move(outsiders), *std::move(graph), facts};
+  absl::StatusOr<LookedOver> seen = LookOver(table, parameters.metric, pool, stop);
+  if (!seen.ok()) return seen.status();
+  if (absl::Status s = CheckLinks(*graph, seen->outsiders); !s.ok()) return s;
+  return PartsOf(*std::move(seen), *std::move(graph), begin, /*from_file=*/true);
 }
 
 std::unique_ptr<NeighbourIndex> MakeHnswIndex(const EmbeddingTable& table, std::unique_ptr<NeighbourIndex> exact,

@@ -15,6 +15,7 @@ namespace embedding {
 // What approximate searches need beside the table.
 struct HnswParts {
   HnswOutsiders outsiders;
+  HnswRows rows;
   HnswGraph graph;
   GraphFacts facts;
 };

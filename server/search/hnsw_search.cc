@@ -1,6 +1,7 @@
 #include "server/search/hnsw_search.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "server/search/top_k.h"
@@ -16,7 +17,7 @@ std::unique_ptr<HnswWalk> WalkStore::Take() {
       return walk;
     }
   }
-  return std::make_unique<HnswWalk>(table_, graph_, outsiders_.inverse_norms);
+  return std::make_unique<HnswWalk>(rows_, graph_);
 }
 
 void WalkStore::Return(std::unique_ptr<HnswWalk> walk) {
@@ -102,7 +103,30 @@ bool HnswSearch::MayKeep(size_t query, uint32_t row) const {
   return false;
 }
 
-std::vector<int64_t> HnswSearch::Candidates(size_t query, const std::vector<HnswWalk::Found>& found) const {
+std::vector<WalkedRow> HnswSearch::Narrow(size_t query, std::span<const WalkedRow> found,
+                                          const HnswQuery& walked) const {
+  std::vector<WalkedRow> kept;
+  for (const WalkedRow& row : found) {
+    if (MayKeep(query, row.row)) kept.push_back(row);
+  }
+  const auto k = static_cast<size_t>(k_);
+  if (kept.size() <= k || !rows_.judged.is_coded()) return kept;
+  std::vector<float> reach;
+  std::vector<float> least;
+  for (const auto& [closeness, row] : kept) {
+    reach.push_back(rows_.judged.ReachOf(walked, row, closeness));
+    least.push_back(closeness - reach.back());
+  }
+  std::nth_element(least.begin(), least.begin() + static_cast<ptrdiff_t>(k - 1), least.end(), std::greater<>());
+  size_t left = 0;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i].closeness + reach[i] >= least[k - 1]) kept[left++] = kept[i];
+  }
+  kept.resize(left);
+  return kept;
+}
+
+std::vector<int64_t> HnswSearch::Candidates(size_t query, const std::vector<WalkedRow>& found) const {
   std::vector<int64_t> ids;
   const auto& twins = rows_.outsiders.twins;
   for (const auto& [closeness, row] : found) {
@@ -131,12 +155,16 @@ std::vector<int64_t> HnswSearch::Candidates(size_t query, const std::vector<Hnsw
 
 bool HnswSearch::WalkOne(size_t query, HnswWalk& walk) {
   const EmbeddingTable& table = rows_.table;
-  const WalkQuery walk_query(query_.metric, query_.queries[query], table.dim());
-  if (!walk_query.usable()) return false;
-  const auto& found = walk.Run(
-      walk_query, static_cast<size_t>(*query_.effort), [&](uint32_t row) { return MayKeep(query, row); }, stop_);
+  if (!walk.query().SetVector(query_.queries[query])) return false;
+  const auto effort = static_cast<size_t>(*query_.effort);
+  // Without a filter the few rows that are excluded take up room of their own.
+  const std::span<const WalkedRow> found =
+      eligible_->count() == table.num_rows()
+          ? walk.Run(effort + (query_.excluded_rows.empty() ? 0 : query_.excluded_rows[query].size()), stop_)
+          : walk.RunAmong(
+                effort, [&](uint32_t row) { return MayKeep(query, row); }, stop_);
   if (stop_.stopped()) return true;
-  const std::vector<int64_t> ids = Candidates(query, found);
+  const std::vector<int64_t> ids = Candidates(query, Narrow(query, found, walk.query()));
   if (static_cast<int64_t>(ids.size()) < k_) return false;
 
   std::vector<const void*> addresses;

@@ -7,11 +7,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
 #include "server/search/hnsw_graph.h"
+#include "server/search/hnsw_rows.h"
 #include "server/search/hnsw_walk.h"
 #include "server/search/neighbour_index.h"
 #include "server/search/row_filter.h"
@@ -22,16 +24,14 @@ namespace embedding {
 // Walks that wait for the next search, so that the memory of a visit to each row is not made anew. Thread-safe.
 class WalkStore {
  public:
-  WalkStore(const EmbeddingTable& table, const HnswGraph& graph, const HnswOutsiders& outsiders)
-      : table_(table), graph_(graph), outsiders_(outsiders) {}
+  WalkStore(const HnswRows& rows, const HnswGraph& graph) : rows_(rows), graph_(graph) {}
 
   std::unique_ptr<HnswWalk> Take();
   void Return(std::unique_ptr<HnswWalk> walk);
 
  private:
-  const EmbeddingTable& table_;
+  const HnswRows& rows_;
   const HnswGraph& graph_;
-  const HnswOutsiders& outsiders_;
   Mutex mutex_;
   std::vector<std::unique_ptr<HnswWalk>> idle_ ABSL_GUARDED_BY(mutex_);
 };
@@ -43,6 +43,7 @@ class HnswSearch : public std::enable_shared_from_this<HnswSearch> {
     const EmbeddingTable& table;
     const HnswGraph& graph;
     const HnswOutsiders& outsiders;
+    const HnswRows& judged;
     const NeighbourIndex& exact;
     WalkStore& walks;
   };
@@ -64,8 +65,10 @@ class HnswSearch : public std::enable_shared_from_this<HnswSearch> {
   bool MayFind(size_t query, int64_t row) const;
   // Whether the row or one of its twins may be found.
   bool MayKeep(size_t query, uint32_t row) const;
-  // The rows that the walk found, their twins and the rows outside of the graph, as far as they may be found.
-  std::vector<int64_t> Candidates(size_t query, const std::vector<HnswWalk::Found>& found) const;
+  // Those of the rows found whose true closeness may be among the k best of them.
+  std::vector<WalkedRow> Narrow(size_t query, std::span<const WalkedRow> found, const HnswQuery& walked) const;
+  // Such rows, their twins and the rows outside of the graph, as far as they may be found.
+  std::vector<int64_t> Candidates(size_t query, const std::vector<WalkedRow>& found) const;
   void AskExactSearch();
   void Finish();
 

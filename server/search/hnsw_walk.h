@@ -3,106 +3,135 @@
 
 #include <cstdint>
 #include <functional>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "server/search/hnsw_graph.h"
+#include "server/search/hnsw_rows.h"
 #include "server/search/scan_blocks.h"
-#include "server/search/score.h"
-#include "server/table/embedding_table.h"
 #include "server/table/table_memory.h"
 
 namespace embedding {
 
-// The query of a walk, as float32: a unit vector for cosine and dot, whose order of rows is the same for every length.
-class WalkQuery {
- public:
-  // vector: [dim], finite. usable() is false for lengths outside [kMinNorm, kMaxNorm] (row_norms.h), zero among them,
-  // beside which float32 could overflow or tell nothing.
-  WalkQuery(Metric metric, VectorView vector, int64_t dim);
-
-  bool usable() const { return usable_; }
-  const float* data() const { return values_.data(); }
-
- private:
-  std::vector<float> values_;
-  bool usable_ = false;
+// A row that a walk came by.
+struct WalkedRow {
+  float closeness = 0;  // hnsw_rows.h
+  uint32_t row = 0;     // on a level above the lowest: its number there
 };
+
+// The order of walks: closest first, equal ones by lower id, so that it does not depend on who came first.
+inline bool IsWalkedFirst(const WalkedRow& a, const WalkedRow& b) {
+  return a.closeness != b.closeness ? a.closeness > b.closeness : a.row < b.row;
+}
 
 // Working memory of walks through one graph, one at a time.
 class HnswWalk {
  public:
-  // (closeness in float32, higher is closer; row).
-  using Found = std::pair<float, uint32_t>;
+  // Both are borrowed.
+  HnswWalk(const HnswRows& rows, const HnswGraph& graph);
 
-  // All are borrowed. inverse_norms as in HnswOutsiders.
-  HnswWalk(const EmbeddingTable& table, const HnswGraph& graph, const std::vector<float>& inverse_norms);
+  // Of the rows; to be set before a walk.
+  HnswQuery& query() { return query_; }
 
-  // The closest rows found, at most `effort` of them, in no order, of those that may_keep lets through; the walk leads
-  // through the others as well. may_keep is asked at most once for each row. Ends early, with less, when stop says so.
-  // Valid until the next call. effort >= 1, the graph is not empty, the query is usable.
+  // The closest rows found, at most `effort` of them, closest first. Ends early, with less, when stop says so. Valid
+  // until the next call. effort >= 1, the graph is not empty.
+  std::span<const WalkedRow> Run(size_t effort, StopPoll& stop);
+
+  // The same of those that may_keep lets through, in no order; the walk leads through the others as well. may_keep is
+  // asked at most once for each row.
   template <typename MayKeep>
-  const std::vector<Found>& Run(const WalkQuery& query, size_t effort, const MayKeep& may_keep, StopPoll& stop);
+  std::span<const WalkedRow> RunAmong(size_t effort, const MayKeep& may_keep, StopPoll& stop);
+
+  // For building: the closest row to be reached from `from` by steps that come closer, on a level; both are numbers of
+  // that level.
+  WalkedRow Climb(size_t level, WalkedRow from);
+  // The closest rows of a level to be reached from `from`, as Run.
+  std::span<const WalkedRow> Search(size_t level, WalkedRow from, size_t effort);
+  // The row of the entry, judged, by its number on the top level.
+  WalkedRow Entry();
 
   // Rows whose closeness was computed, in all walks so far.
   int64_t rows_scored() const { return rows_scored_; }
 
  private:
-  uint32_t Descend(const WalkQuery& query, float* closeness);
-  // Computes closeness_ of ids_.
-  void Score(const WalkQuery& query);
+  class Lowest;
+  class Upper;
+
+  // From the entry to the lowest level.
+  WalkedRow Descend();
+  template <class Level>
+  std::span<const WalkedRow> SearchLevel(const Level& level, WalkedRow from, size_t effort, StopPoll* stop);
+  // Puts the unvisited rows of a list into ids_, and asks for their memory.
+  template <class Level>
+  void TakeUnvisited(const Level& level, const uint32_t* list);
+  // Computes closeness_ of rows.
+  void Judge(const std::vector<uint32_t>& rows);
+  // Merges fresh_ into pool_ of at most `effort`; where the first of them came to lie.
+  size_t Merge(size_t effort);
   void ForgetVisits();
   bool Visit(uint32_t row) {
     if (visits_[row] == epoch_) return false;
     visits_[row] = epoch_;
     return true;
   }
-  // Puts the unvisited rows of a list into ids_.
-  void TakeUnvisited(const uint32_t* list);
 
-  const EmbeddingTable& table_;
+  const HnswRows& rows_;
   const HnswGraph& graph_;
-  const std::vector<float>& inverse_norms_;
+  HnswQuery query_;
   std::vector<uint16_t> visits_;  // [num_rows]: the walk that last came by
   TableMemoryClaim memory_;       // for visits_
   uint16_t epoch_ = 0;
-  std::vector<uint32_t> ids_;
-  std::vector<const void*> addresses_;
+  std::vector<uint32_t> ids_;      // rows to judge
+  std::vector<uint32_t> numbers_;  // their numbers on a level above the lowest
   std::vector<float> closeness_;
-  std::vector<Found> frontier_;  // a heap, the closest first
-  std::vector<Found> best_;      // a heap, the farthest first
+  std::vector<WalkedRow> fresh_;
+  std::vector<WalkedRow> pool_;      // closest first; of `row` the highest bit says that its links were followed
+  std::vector<WalkedRow> frontier_;  // of RunAmong: a heap, the closest first
+  std::vector<WalkedRow> best_;      // a heap, the farthest first
   int64_t rows_scored_ = 0;
 };
 
+// The lowest level, whose numbers are ids.
+class HnswWalk::Lowest {
+ public:
+  explicit Lowest(const HnswGraph& graph) : graph_(graph) {}
+  const uint32_t* Links(uint32_t number) const { return graph_.Links(number); }
+  uint32_t Row(uint32_t number) const { return number; }
+  static constexpr bool kNumbersAreRows = true;
+
+ private:
+  const HnswGraph& graph_;
+};
+
 template <typename MayKeep>
-const std::vector<HnswWalk::Found>& HnswWalk::Run(const WalkQuery& query, size_t effort, const MayKeep& may_keep,
-                                                  StopPoll& stop) {
-  const auto is_closer = [](const Found& a, const Found& b) { return a.first > b.first; };
-  ForgetVisits();
+std::span<const WalkedRow> HnswWalk::RunAmong(size_t effort, const MayKeep& may_keep, StopPoll& stop) {
+  const auto is_later = [](const WalkedRow& a, const WalkedRow& b) { return IsWalkedFirst(b, a); };
   frontier_.clear();
   best_.clear();
-  float closeness = 0;
-  const uint32_t entry = Descend(query, &closeness);
-  Visit(entry);
-  frontier_.emplace_back(closeness, entry);
-  if (may_keep(entry)) best_.emplace_back(closeness, entry);
+  const WalkedRow entry = Descend();
+  ForgetVisits();
+  Visit(entry.row);
+  frontier_.push_back(entry);
+  if (may_keep(entry.row)) best_.push_back(entry);
+  const Lowest lowest(graph_);
   while (!frontier_.empty() && !stop.ShouldStop()) {
-    const auto [nearest, row] = frontier_.front();
-    if (best_.size() == effort && nearest < best_.front().first) break;
-    std::pop_heap(frontier_.begin(), frontier_.end());
+    const WalkedRow nearest = frontier_.front();
+    if (best_.size() == effort && nearest.closeness < best_.front().closeness) break;
+    std::pop_heap(frontier_.begin(), frontier_.end(), is_later);
     frontier_.pop_back();
-    TakeUnvisited(graph_.Links(row));
-    Score(query);
+    TakeUnvisited(lowest, graph_.Links(nearest.row));
+    Judge(ids_);
     for (size_t i = 0; i < ids_.size(); ++i) {
-      const Found found(closeness_[i], ids_[i]);
-      if (best_.size() == effort && found.first <= best_.front().first) continue;
+      const WalkedRow found = {closeness_[i], ids_[i]};
+      // Written so that a NaN is left out, too.
+      if (!(best_.size() < effort ? found.closeness == found.closeness : IsWalkedFirst(found, best_.front()))) continue;
       frontier_.push_back(found);
-      std::push_heap(frontier_.begin(), frontier_.end());
-      if (!may_keep(found.second)) continue;
+      std::push_heap(frontier_.begin(), frontier_.end(), is_later);
+      if (!may_keep(found.row)) continue;
       best_.push_back(found);
-      std::push_heap(best_.begin(), best_.end(), is_closer);
+      std::push_heap(best_.begin(), best_.end(), IsWalkedFirst);
       if (best_.size() <= effort) continue;
-      std::pop_heap(best_.begin(), best_.end(), is_closer);
+      std::pop_heap(best_.begin(), best_.end(), IsWalkedFirst);
       best_.pop_back();
     }
   }

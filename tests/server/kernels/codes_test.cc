@@ -61,6 +61,37 @@ TEST_P(CodesTest, DotsOfWordsAreExact) { ExpectExactDots<int16_t>(random_, 27000
 
 TEST_P(CodesTest, DotsOfBytesAreExact) { ExpectExactDots<int8_t>(random_, 127); }
 
+// Rows in any order, some of them twice; behind the codes lie bytes that must not count.
+template <typename T>
+void ExpectExactRecordDots(std::mt19937_64& random, int most) {
+  constexpr size_t kRows = 20;
+  for (size_t dim : kDims) {
+    const size_t stride = (dim + kCodeSlack - 1) / kCodeSlack * kCodeSlack + kCodeSlack;
+    std::vector<uint8_t> records(kRows * stride);
+    for (uint8_t& byte : records) byte = static_cast<uint8_t>(random() % 256);
+    std::vector<T> query(dim + kCodeSlack, 0);
+    const auto size = 2 * static_cast<uint64_t>(most) + 1;
+    for (size_t j = 0; j < dim; ++j) query[j] = static_cast<T>(static_cast<int>(random() % size) - most);
+    for (size_t count : {1u, 2u, 3u, 4u, 7u, 33u}) {
+      std::vector<uint32_t> ids(count);
+      for (uint32_t& id : ids) id = static_cast<uint32_t>(random() % kRows);
+      std::vector<int32_t> dots(count + 1, -7);
+      CodeDotToRecords(query.data(), {records.data(), stride, dim}, ids.data(), count, dots.data());
+      EXPECT_EQ(dots.back(), -7);
+      for (size_t i = 0; i < count; ++i) {
+        int64_t want = 0;
+        for (size_t j = 0; j < dim; ++j) want += int64_t{query[j]} * records[ids[i] * stride + j];
+        ASSERT_EQ(dots[i], want) << "dim " << dim << " row " << i;
+      }
+    }
+  }
+}
+
+TEST_P(CodesTest, DotsWithScatteredRowsAreExact) {
+  ExpectExactRecordDots<int16_t>(random_, 27000);
+  ExpectExactRecordDots<int8_t>(random_, 127);
+}
+
 TEST_P(CodesTest, DotsReachBothEndsOfTheirRange) {
   constexpr size_t kDim = 768;
   std::vector<uint8_t> codes(kDim + kCodeSlack, 255);

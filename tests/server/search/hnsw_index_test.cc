@@ -331,29 +331,76 @@ TEST(HnswIndexTest, BuildTellsProgressAndStopsInTheMiddle) {
     told = done;
     if (done > kRows / 4) stop = true;
   };
-  const auto outsiders = FindOutsiders(*shared.table, Metric::kCosine, pool);
-  ASSERT_TRUE(outsiders.ok());
   const int64_t used = TableMemoryUsed();
-  const auto graph = BuildHnswGraph(
-      *shared.table, *outsiders, {Metric::kCosine, 16, 100}, pool, [&] { return stop.load(); }, progress);
-  EXPECT_EQ(graph.status().code(), absl::StatusCode::kCancelled);
+  const auto parts = BuildHnswParts(
+      *shared.table, {Metric::kCosine, 16, 100}, pool, [&] { return stop.load(); }, progress);
+  EXPECT_EQ(parts.status().code(), absl::StatusCode::kCancelled);
   EXPECT_GT(told, kRows / 4);
   EXPECT_LT(told, kRows / 2);
   EXPECT_EQ(TableMemoryUsed(), used);
 }
 
-TEST(HnswIndexTest, GraphCountsAgainstTheMemoryOfTables) {
+TEST(HnswIndexTest, GraphAndCodesCountAgainstTheMemoryOfTables) {
   Gaussian& shared = Shared();
   WorkerPool pool(kBuildThreads);
+  // 33 links; 24 codes and three facts in a line of 64 bytes.
   const int64_t bytes = shared.index->graph()->size_bytes;
-  EXPECT_GT(bytes, kRows * 33 * 4);
-  const auto outsiders = FindOutsiders(*shared.table, Metric::kCosine, pool);
-  ASSERT_TRUE(outsiders.ok());
-  // The graph itself would fit, what its building takes beside it would not.
-  SetTableMemoryLimit(TableMemoryUsed() + bytes);
-  const auto graph = BuildHnswGraph(*shared.table, *outsiders, {Metric::kCosine, 16, 100}, pool);
-  SetTableMemoryLimit(0);
-  EXPECT_TRUE(OverBudgetOf(graph.status()).has_value()) << graph.status();
+  EXPECT_GT(bytes, kRows * (33 * 4 + 64));
+  EXPECT_LT(bytes, kRows * (33 * 4 + 64) * 21 / 20);
+  const int64_t used = TableMemoryUsed();
+  // Codes without a graph; a byte less than both.
+  for (const int64_t allowed : {used + kRows * 64, used + kRows * (33 * 4 + 64) - 1}) {
+    SetTableMemoryLimit(allowed);
+    const auto parts = BuildHnswParts(*shared.table, {Metric::kCosine, 16, 100}, pool);
+    SetTableMemoryLimit(0);
+    EXPECT_TRUE(OverBudgetOf(parts.status()).has_value()) << parts.status();
+  }
+  EXPECT_EQ(TableMemoryUsed(), used);
+}
+
+// Which threads insert rows, and in which order they come by, changes no link.
+TEST(HnswIndexTest, AnyNumberOfThreadsBuildsTheSameGraph) {
+  const Gaussian& shared = Shared();
+  for (const Metric metric : {Metric::kCosine, Metric::kEuclidean}) {
+    std::vector<std::vector<uint32_t>> links;
+    for (const int threads : {1, 2, 5}) {
+      WorkerPool pool(threads);
+      const auto parts = BuildHnswParts(*shared.table, {metric, 8, 40}, pool);
+      ASSERT_TRUE(parts.ok());
+      const HnswGraph& graph = parts->graph;
+      std::vector<uint32_t>& all = links.emplace_back(
+          graph.lowest(), graph.lowest() + static_cast<size_t>(graph.num_rows()) * graph.lowest_stride());
+      ASSERT_THAT(graph.upper(), ::testing::Not(IsEmpty()));
+      for (const HnswGraph::Level& level : graph.upper()) {
+        all.insert(all.end(), level.rows.begin(), level.rows.end());
+        all.insert(all.end(), level.links.begin(), level.links.end());
+      }
+    }
+    EXPECT_EQ(links[0], links[1]);
+    EXPECT_EQ(links[0], links[2]);
+  }
+}
+
+// What Malkov and Yashunin ask of a graph: bounded lists without the row itself or any row twice, a share of 1/m of
+// each level on the next one.
+TEST(HnswIndexTest, GraphHasTheShapeThatItsSourceAsksFor) {
+  const Gaussian& shared = Shared();
+  WorkerPool pool(kBuildThreads);
+  const auto parts = BuildHnswParts(*shared.table, {Metric::kCosine, 16, 100}, pool);
+  ASSERT_TRUE(parts.ok());
+  const HnswGraph& graph = parts->graph;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    const uint32_t* list = graph.Links(row);
+    ASSERT_GE(list[0], 1u);
+    ASSERT_LE(list[0], 32u);
+    std::set<uint32_t> linked(list + 1, list + 1 + list[0]);
+    EXPECT_EQ(linked.size(), list[0]);
+    EXPECT_EQ(linked.count(row), 0u);
+  }
+  ASSERT_GE(graph.upper().size(), 2u);
+  // Binomial: 1,250 +- 34, then 78 +- 9.
+  EXPECT_NEAR(static_cast<double>(graph.upper()[0].rows.size()), kRows / 16.0, 150);
+  EXPECT_NEAR(static_cast<double>(graph.upper()[1].rows.size()), kRows / 256.0, 40);
 }
 
 // A folder that is gone with the test.

@@ -1,0 +1,274 @@
+#include "server/search/hnsw_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "server/exec/mutex.h"
+#include "server/kernels/canonical.h"
+#include "server/kernels/row_pairs.h"
+#include "server/search/scan_blocks.h"
+#include "server/table/private_memory.h"
+
+namespace embedding {
+namespace {
+
+// Above, dot products with bytes could pass 2^31.
+constexpr int64_t kMostCodedDim = 65536;
+// What the closest rows of some are looked for in, to see whether codes find them.
+constexpr size_t kSampledRows = 2048;
+constexpr size_t kSampledQueries = 64;
+constexpr size_t kSampledNeighbours = 10;
+// Of those neighbours, the share that codes must find. A walk keeps many more candidates than it returns, which makes
+// up for codes that confuse some; where codes confuse most, no effort does.
+constexpr double kWantedShare = 0.8;
+// Share of the rows' mean squared length that a common mean must have to be worth taking off.
+constexpr double kWorthwhileMean = 0.1;
+// More of a row than this is left to the processor's own prefetcher.
+constexpr size_t kMostPrefetchedBytes = 1024;
+
+// Serial, in double: the same everywhere.
+float DotWith(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t j = 0; j < a.size(); ++j) sum += double{a[j]} * double{b[j]};
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+HnswQuery::HnswQuery(const HnswRows& rows) : rows_(rows), values_(rows.dim_) {
+  if (!rows.is_coded()) return;
+  codes_.resize(rows.dim_);
+  if (HasFastByteDots()) {
+    bytes_.resize(rows.dim_ + kCodeSlack);
+  } else {
+    words_.resize(rows.dim_ + kCodeSlack);
+  }
+}
+
+bool HnswQuery::SetVector(VectorView vector) {
+  std::vector<double> wide(values_.size());
+  WidenToF64(vector.type, vector.data, wide.size(), wide.data());
+  const void* row = wide.data();
+  double squares = 0;
+  CanonicalSquaredNorms(ElementType::kF64, &row, 1, wide.size(), &squares);
+  const double norm = std::sqrt(squares);
+  if (!(norm >= kMinNorm && norm <= kMaxNorm)) return false;
+  const double scale = rows_.metric_ == Metric::kEuclidean ? 1 : 1 / norm;
+  for (size_t j = 0; j < wide.size(); ++j) values_[j] = static_cast<float>(wide[j] * scale);
+  constant_ = rows_.metric_ == Metric::kEuclidean ? -static_cast<float>(squares) : 0;
+  Encode(1);
+  return true;
+}
+
+void HnswQuery::SetRow(uint32_t row) {
+  WidenToF32(ElementTypeOf(rows_.table_->dtype()), rows_.table_->row(row), values_.size(), values_.data());
+  if (!rows_.is_coded()) {
+    if (rows_.metric_ == Metric::kCosine) {
+      for (float& x : values_) x *= rows_.inverse_norms_[row];
+    }
+    return;
+  }
+  const float offset = rows_.FactsOf(row).offset;
+  constant_ = rows_.metric_ == Metric::kEuclidean ? offset : 0;
+  Encode(rows_.metric_ == Metric::kCosine ? offset : 1);
+}
+
+void HnswQuery::Encode(float scale) {
+  if (!rows_.is_coded()) return;
+  CodedRow coded;
+  EncodeRows(values_.data(), 1, values_.size(), rows_.zeros_.data(), rows_.ones_.data(), codes_.data(), &coded);
+  int32_t sum = 0;
+  for (size_t j = 0; j < codes_.size(); ++j) {
+    const int code = static_cast<int>(codes_[j]) - 128;
+    sum += code;
+    if (words_.empty()) {
+      bytes_[j] = static_cast<int8_t>(code);
+    } else {
+      words_[j] = static_cast<int16_t>(code);
+    }
+  }
+  bias_ = 128 * sum;
+  scale_ = coded.alpha * scale;
+  row_reach_ = (coded.alpha * coded.code_norm + coded.error) * scale;  // at least |Q|
+  query_reach_ = coded.error * scale * rows_.largest_code_norm_;
+  const float mean = rows_.mean_.empty() ? 0 : DotWith(values_, rows_.mean_) * scale;
+  switch (rows_.metric_) {
+    case Metric::kCosine:
+      mean_ = mean;
+      break;
+    case Metric::kDot:
+      mean_ = 0;
+      constant_ += mean;
+      break;
+    case Metric::kEuclidean:
+      mean_ = 1;
+      constant_ += 2 * mean;
+      break;
+  }
+}
+
+absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric metric, const RowNorms& norms,
+                                         const std::vector<bool>& inside, WorkerPool& pool, const StopPredicate& stop) {
+  HnswRows rows;
+  rows.metric_ = metric;
+  rows.table_ = &table;
+  rows.dim_ = static_cast<size_t>(table.dim());
+  std::vector<uint32_t> sample;
+  std::vector<uint32_t> all;
+  for (size_t row = 0; row < inside.size(); ++row) {
+    if (inside[row]) all.push_back(static_cast<uint32_t>(row));
+  }
+  const size_t step = std::max<size_t>(1, all.size() / kSampledRows);
+  for (size_t i = 0; i < all.size(); i += step) sample.push_back(all[i]);
+  if (metric == Metric::kCosine) {
+    rows.inverse_norms_.assign(inside.size(), 0.0f);
+    for (const uint32_t row : all) rows.inverse_norms_[row] = 1 / norms.norms[row];
+  }
+  if (table.dim() <= kMostCodedDim) {
+    rows.EstimateMean(sample);
+    if (absl::Status s = rows.Encode(norms, inside, pool, stop); !s.ok()) return s;
+    if (rows.CodesTellRowsApart(sample)) {
+      rows.inverse_norms_ = {};
+    } else {
+      rows.records_ = nullptr;
+    }
+  }
+  rows.memory_ = TableMemoryClaim::Note(static_cast<int64_t>(rows.inverse_norms_.size() * sizeof(float)));
+  rows.prefetch_bytes_ = std::min(kMostPrefetchedBytes, rows.is_coded() ? rows.stride_ : table.row_bytes());
+  return rows;
+}
+
+void HnswRows::EstimateMean(const std::vector<uint32_t>& sample) {
+  std::vector<double> sums(dim_);
+  std::vector<float> wide(dim_);
+  double squares = 0;
+  for (const uint32_t row : sample) {
+    WidenToF32(ElementTypeOf(table_->dtype()), table_->row(row), dim_, wide.data());
+    for (size_t j = 0; j < dim_; ++j) {
+      sums[j] += double{wide[j]};
+      squares += double{wide[j]} * double{wide[j]};
+    }
+  }
+  const auto count = static_cast<double>(std::max<size_t>(1, sample.size()));
+  double mean_squares = 0;
+  for (const double sum : sums) mean_squares += (sum / count) * (sum / count);
+  if (mean_squares < kWorthwhileMean * squares / count) return;
+  for (const double sum : sums) mean_.push_back(static_cast<float>(sum / count));
+}
+
+absl::Status HnswRows::Encode(const RowNorms& norms, const std::vector<bool>& inside, WorkerPool& pool,
+                              const StopPredicate& stop) {
+  stride_ = (dim_ + sizeof(Facts) + kCodeSlack - 1) / kCodeSlack * kCodeSlack;
+  absl::StatusOr<std::shared_ptr<std::byte>> records = AllocatePrivate(inside.size() * stride_);
+  if (!records.ok()) return records.status();
+  records_ = *std::move(records);
+  zeros_.assign(dim_, 0.0f);
+  ones_.assign(dim_, 1.0f);
+
+  const float* mean = mean_.empty() ? zeros_.data() : mean_.data();
+  Mutex mutex;
+  BlockCounter blocks(static_cast<int64_t>(inside.size()), 64);
+  pool.RunAndWait(pool.num_threads(), [&](int) {
+    std::vector<float> wide(dim_);
+    float largest = 0;
+    int64_t begin;
+    int64_t end;
+    while (!(stop && stop()) && blocks.Take(&begin, &end)) {
+      for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
+        if (!inside[row]) continue;
+        WidenToF32(ElementTypeOf(table_->dtype()), table_->row(static_cast<int64_t>(row)), dim_, wide.data());
+        std::byte* to = records_.get() + row * stride_;
+        CodedRow coded;
+        EncodeRows(wide.data(), 1, dim_, mean, ones_.data(), reinterpret_cast<uint8_t*>(to), &coded);
+        largest = std::max(largest, coded.code_norm);
+        const float norm = norms.norms[row];
+        Facts facts = {coded.alpha, 0, coded.error};
+        if (metric_ == Metric::kCosine) facts = {coded.alpha / norm, 1 / norm, coded.error / norm};
+        if (metric_ == Metric::kEuclidean) facts = {2 * coded.alpha, -norm * norm, 2 * coded.error};
+        std::memcpy(to + stride_ - sizeof(Facts), &facts, sizeof(Facts));
+      }
+    }
+    MutexLock lock(&mutex);
+    largest_code_norm_ = std::max(largest_code_norm_, largest);
+  });
+  return stop && stop() ? absl::CancelledError("indexing was stopped") : absl::OkStatus();
+}
+
+bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& sample) const {
+  if (sample.empty()) return true;
+  const size_t wanted = std::min(kSampledNeighbours, sample.size());
+  const size_t step = std::max<size_t>(1, sample.size() / kSampledQueries);
+  std::vector<float> by_codes(sample.size());
+  std::vector<float> stored(sample.size());
+  std::vector<uint32_t> order(sample.size());
+  size_t found = 0;
+  size_t all = 0;
+  HnswQuery query(*this);
+  for (size_t i = 0; i < sample.size(); i += step) {
+    query.SetRow(sample[i]);
+    JudgeCodes(query, sample.data(), sample.size(), by_codes.data());
+    if (metric_ == Metric::kCosine) {
+      for (float& x : query.values_) x *= inverse_norms_[sample[i]];
+    }
+    JudgeStored(query, sample.data(), sample.size(), stored.data());
+    for (size_t n = 0; n < order.size(); ++n) order[n] = static_cast<uint32_t>(n);
+    const auto last = order.begin() + static_cast<ptrdiff_t>(wanted - 1);
+    std::nth_element(order.begin(), last, order.end(),
+                     [&](uint32_t a, uint32_t b) { return by_codes[a] > by_codes[b]; });
+    std::vector<float> sorted = stored;
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(wanted - 1), sorted.end(),
+                     std::greater<>());
+    // Counted by values, so that rows that tie are as good as each other.
+    for (auto at = order.begin(); at <= last; ++at) found += stored[*at] >= sorted[wanted - 1] ? 1 : 0;
+    all += wanted;
+  }
+  return static_cast<double>(found) >= kWantedShare * static_cast<double>(all);
+}
+
+void HnswRows::Judge(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const {
+  if (is_coded()) return JudgeCodes(query, ids, count, closeness);
+  JudgeStored(query, ids, count, closeness);
+}
+
+void HnswRows::JudgeCodes(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const {
+  if (query.dots_.size() < count) query.dots_.resize(count);
+  const CodeRecords records = {reinterpret_cast<const uint8_t*>(records_.get()), stride_, dim_};
+  if (query.words_.empty()) {
+    CodeDotToRecords(query.bytes_.data(), records, ids, count, query.dots_.data());
+  } else {
+    CodeDotToRecords(query.words_.data(), records, ids, count, query.dots_.data());
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Facts facts = FactsOf(ids[i]);
+    const float dot = query.scale_ * static_cast<float>(query.dots_[i] - query.bias_);
+    closeness[i] = facts.factor * dot + (facts.offset * query.mean_ + query.constant_);
+  }
+}
+
+void HnswRows::JudgeStored(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const {
+  query.addresses_.clear();
+  for (size_t i = 0; i < count; ++i) query.addresses_.push_back(table_->row(ids[i]));
+  const ElementType type = ElementTypeOf(table_->dtype());
+  if (metric_ == Metric::kEuclidean) {
+    SquaredL2ToRows(query.values_.data(), type, query.addresses_.data(), count, dim_, closeness);
+    for (size_t i = 0; i < count; ++i) closeness[i] = -closeness[i];
+    return;
+  }
+  DotToRows(query.values_.data(), type, query.addresses_.data(), count, dim_, closeness);
+  if (metric_ != Metric::kCosine) return;
+  for (size_t i = 0; i < count; ++i) closeness[i] *= inverse_norms_[ids[i]];
+}
+
+float HnswRows::ReachOf(const HnswQuery& query, uint32_t row, float closeness) const {
+  if (!is_coded()) return std::numeric_limits<float>::infinity();
+  const Facts facts = FactsOf(row);
+  // A few roundings of each term.
+  const float slack =
+      0x1p-20f * (std::abs(closeness) + std::abs(facts.offset * query.mean_) + std::abs(query.constant_));
+  return query.row_reach_ * facts.error + query.query_reach_ * facts.factor + slack;
+}
+
+}  // namespace embedding
