@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hwy/cache_control.h"
+#include "server/kernels/code_panels-inl.h"
 #include "server/kernels/codes.h"
 #include "server/kernels/elements-inl.h"
 #include "server/kernels/sums-inl.h"
@@ -25,14 +26,6 @@ using CodeF32Tag = hn::CappedTag<float, 16>;
 using CodeI16Tag = hn::CappedTag<int16_t, 32>;
 using CodeU8Half = hn::Rebind<uint8_t, CodeI16Tag>;
 using CodeI32Tag = hn::Repartition<int32_t, CodeI16Tag>;
-#endif
-
-// The instruction that multiplies 64 pairs of bytes and adds them up by fours.
-#undef EMBEDDING_HAVE_VNNI
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-#define EMBEDDING_HAVE_VNNI 1
-#else
-#define EMBEDDING_HAVE_VNNI 0
 #endif
 
 // ---- Encoding
@@ -184,13 +177,6 @@ HWY_INLINE void CodeTile16(const int16_t* queries, size_t query_stride, const ui
 #endif
 
 #if EMBEDDING_HAVE_VNNI
-// sum plus, in each lane, four products of an unsigned and a signed byte. Written as assembly, because Highway 1.0.3
-// detects this target by AVX512-VNNI but compiles it without.
-HWY_INLINE hn::Vec<CodeI32Tag> AddByteProducts(hn::Vec<CodeI32Tag> sum, __m512i bytes, __m512i signed_bytes) {
-  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(bytes), "v"(signed_bytes));
-  return sum;
-}
-
 template <size_t kRows, size_t kQueries>
 HWY_INLINE void CodeTile8(const int8_t* queries, size_t query_stride, const uint8_t* rows, size_t dim, int32_t* dots,
                           size_t dots_stride) {
@@ -204,7 +190,7 @@ HWY_INLINE void CodeTile8(const int8_t* queries, size_t query_stride, const uint
     for (size_t c = 0; c < kQueries; ++c) q[c] = _mm512_loadu_si512(queries + c * query_stride + j);
     for (size_t r = 0; r < kRows; ++r) {
       const __m512i x = _mm512_loadu_si512(rows + r * dim + j);
-      for (size_t c = 0; c < kQueries; ++c) sums[r][c] = AddByteProducts(sums[r][c], x, q[c]);
+      for (size_t c = 0; c < kQueries; ++c) sums[r][c].raw = AddByteProducts(sums[r][c].raw, x, q[c]);
     }
   }
   StoreCodeSums<kRows, kQueries>(sums, dots, dots_stride);
@@ -243,11 +229,12 @@ void CodeRowsForQueries(const T* queries, size_t query_stride, const CodeBlock& 
 // one a tile waits for its rows as long as it computes.
 constexpr size_t kCodeCacheBytes = size_t{24} << 10;
 
+// For rows from `begin` on.
 template <typename T>
-void CodeDots(const CodedQueries<T>& queries, const CodeBlock& rows, int32_t* dots) {
+void CodeDots(const CodedQueries<T>& queries, const CodeBlock& rows, int32_t* dots, size_t begin) {
   const size_t tiles = queries.count < kCodeTileQueries ? rows.count : kCodeCacheBytes / (rows.dim * kCodeTileRows);
   const size_t piece = std::max<size_t>(1, tiles) * kCodeTileRows;
-  for (size_t first = 0; first < rows.count; first += piece) {
+  for (size_t first = begin; first < rows.count; first += piece) {
     const CodeBlock part = {rows.data + first * rows.dim, std::min(piece, rows.count - first), rows.dim};
     size_t q = 0;
     for (; q + kCodeTileQueries <= queries.count; q += kCodeTileQueries) {
@@ -262,11 +249,16 @@ void CodeDots(const CodedQueries<T>& queries, const CodeBlock& rows, int32_t* do
 }
 
 void CodeDots16(const CodedQueries<int16_t>& queries, const CodeBlock& rows, int32_t* dots) {
-  CodeDots(queries, rows, dots);
+  CodeDots(queries, rows, dots, 0);
 }
 
 void CodeDots8(const CodedQueries<int8_t>& queries, const CodeBlock& rows, int32_t* dots) {
-  CodeDots(queries, rows, dots);
+  size_t done = 0;
+#if EMBEDDING_HAVE_VNNI
+  // Measured at 100 to 768 dimensions: with fewer queries, or longer rows, making panels costs more than it saves.
+  if (queries.count >= 6 && queries.count * 24 >= rows.dim) done = CodeDotsByPanels(queries, rows, dots);
+#endif
+  CodeDots(queries, rows, dots, done);
 }
 
 // ---- Dot products with rows that lie anywhere

@@ -25,33 +25,57 @@ class CodesTest : public ::testing::TestWithParam<int64_t> {
 
 constexpr size_t kDims[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129, 300};
 
+struct DotShape {
+  size_t dim;
+  size_t num_rows;
+  size_t num_queries;
+};
+
+// Every small shape, and those around the sizes of panels: 16 and 32 rows, 4 and 8 queries, 1,024 bytes, of which only
+// calls of many queries take several.
+std::vector<DotShape> DotShapes() {
+  std::vector<DotShape> shapes;
+  for (const size_t dim : kDims) {
+    for (const size_t num_rows : {1u, 2u, 3u, 4u, 5u, 9u}) {
+      for (const size_t num_queries : {1u, 3u, 4u, 6u}) shapes.push_back({dim, num_rows, num_queries});
+    }
+  }
+  for (const size_t dim : {1u, 4u, 63u, 64u, 100u}) {
+    for (const size_t num_rows : {15u, 16u, 17u, 32u, 47u, 51u, 65u}) {
+      for (const size_t num_queries : {3u, 4u, 5u, 8u, 9u, 13u, 16u}) shapes.push_back({dim, num_rows, num_queries});
+    }
+  }
+  for (const size_t dim : {768u, 1023u, 1024u, 1025u, 2100u}) {
+    for (const size_t num_rows : {17u, 51u}) shapes.push_back({dim, num_rows, (dim + 23) / 24 + 1});
+  }
+  return shapes;
+}
+
 // Sums of whole numbers have one value; rows are followed by bytes that a kernel may read and must not count.
 template <typename T>
-void ExpectExactDots(std::mt19937_64& random, int most) {
-  for (size_t dim : kDims) {
-    for (size_t num_rows : {1u, 2u, 3u, 4u, 5u, 9u}) {
-      for (size_t num_queries : {1u, 3u, 4u, 6u}) {
-        std::vector<uint8_t> codes(1 + num_rows * dim + kCodeSlack, 255);
-        for (size_t i = 0; i < num_rows * dim; ++i) codes[1 + i] = static_cast<uint8_t>(random() % 256);
-        const size_t stride = dim + kCodeSlack + 3;
-        std::vector<T> queries(num_queries * stride, 0);
-        for (size_t q = 0; q < num_queries; ++q) {
-          for (size_t j = 0; j < dim; ++j) {
-            const auto size = 2 * static_cast<uint64_t>(most) + 1;
-            queries[q * stride + j] = static_cast<T>(static_cast<int>(random() % size) - most);
-          }
-        }
-        std::vector<int32_t> dots(num_queries * num_rows + 1, -7);
-        CodeDotManyToMany(CodedQueries<T>{queries.data(), stride, num_queries}, {codes.data() + 1, num_rows, dim},
-                          dots.data());
-        EXPECT_EQ(dots.back(), -7);
-        for (size_t q = 0; q < num_queries; ++q) {
-          for (size_t i = 0; i < num_rows; ++i) {
-            int64_t want = 0;
-            for (size_t j = 0; j < dim; ++j) want += int64_t{queries[q * stride + j]} * codes[1 + i * dim + j];
-            ASSERT_EQ(dots[q * num_rows + i], want) << "dim " << dim << " query " << q << " row " << i;
-          }
-        }
+void ExpectExactDots(std::mt19937_64& random, int largest) {
+  for (const auto& [dim, num_rows, num_queries] : DotShapes()) {
+    const int most = std::min(largest, static_cast<int>((int64_t{1} << 31) / 255 / static_cast<int64_t>(dim)));
+    std::vector<uint8_t> codes(1 + num_rows * dim + kCodeSlack, 255);
+    for (size_t i = 0; i < num_rows * dim; ++i) codes[1 + i] = static_cast<uint8_t>(random() % 256);
+    const size_t stride = dim + kCodeSlack + 3;
+    std::vector<T> queries(num_queries * stride, 0);
+    for (size_t q = 0; q < num_queries; ++q) {
+      for (size_t j = 0; j < dim; ++j) {
+        const auto size = 2 * static_cast<uint64_t>(most) + 1;
+        queries[q * stride + j] = static_cast<T>(static_cast<int>(random() % size) - most);
+      }
+    }
+    std::vector<int32_t> dots(num_queries * num_rows + 1, -7);
+    CodeDotManyToMany(CodedQueries<T>{queries.data(), stride, num_queries}, {codes.data() + 1, num_rows, dim},
+                      dots.data());
+    EXPECT_EQ(dots.back(), -7);
+    for (size_t q = 0; q < num_queries; ++q) {
+      for (size_t i = 0; i < num_rows; ++i) {
+        int64_t want = 0;
+        for (size_t j = 0; j < dim; ++j) want += int64_t{queries[q * stride + j]} * codes[1 + i * dim + j];
+        ASSERT_EQ(dots[q * num_rows + i], want)
+            << "dim " << dim << " rows " << num_rows << " queries " << num_queries << " query " << q << " row " << i;
       }
     }
   }
