@@ -177,6 +177,11 @@ HWY_INLINE void CodeTile16(const int16_t* queries, size_t query_stride, const ui
 #endif
 
 #if EMBEDDING_HAVE_VNNI
+HWY_INLINE hn::Vec<CodeI32Tag> AddByteProducts(hn::Vec<CodeI32Tag> sum, __m512i bytes, __m512i signed_bytes) {
+  sum.raw = AddByteProducts(sum.raw, bytes, signed_bytes);
+  return sum;
+}
+
 template <size_t kRows, size_t kQueries>
 HWY_INLINE void CodeTile8(const int8_t* queries, size_t query_stride, const uint8_t* rows, size_t dim, int32_t* dots,
                           size_t dots_stride) {
@@ -190,7 +195,7 @@ HWY_INLINE void CodeTile8(const int8_t* queries, size_t query_stride, const uint
     for (size_t c = 0; c < kQueries; ++c) q[c] = _mm512_loadu_si512(queries + c * query_stride + j);
     for (size_t r = 0; r < kRows; ++r) {
       const __m512i x = _mm512_loadu_si512(rows + r * dim + j);
-      for (size_t c = 0; c < kQueries; ++c) sums[r][c].raw = AddByteProducts(sums[r][c].raw, x, q[c]);
+      for (size_t c = 0; c < kQueries; ++c) sums[r][c] = AddByteProducts(sums[r][c], x, q[c]);
     }
   }
   StoreCodeSums<kRows, kQueries>(sums, dots, dots_stride);
