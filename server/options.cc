@@ -185,7 +185,7 @@ std::vector<Setting> MakeSettings() {
                  },
                  [](const ServerOptions& options) { return absl::StrCat(options.threads); }});
   all.push_back({"polling-threads", load, "N",
-                 "of them, take calls and answer lookups, 1 to 1024; 0: half of --threads", ValueKind::kNumber,
+                 "threads that take calls and answer lookups, 1 to 1024; 0: half of --threads", ValueKind::kNumber,
                  [](absl::string_view text, ServerOptions& options) {
                    const absl::StatusOr<int64_t> threads = ParseCount(text, 0, 1024);
                    if (threads.ok()) options.polling_threads = static_cast<int>(*threads);
