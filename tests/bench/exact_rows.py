@@ -15,6 +15,15 @@ SHAPES = {"50257x768": (50257, 768), "1000000x128": (1000000, 128)}
 NAMES = {"exact_1q_vs_f32_read_50257x768", "exact_1q_vs_faiss_50257x768", "exact_64q_vs_best_50257x768", "exact_bandwidth",
          "codes_build_vs_read", "exact_1q_vs_faiss_341k_x100", "exact_mismatches", "microbatch_16_clients"}
 QUERIES = 256
+FULL_ROUNDS, QUICK_ROUNDS = 25, 9
+FULL_MICROBATCH, QUICK_MICROBATCH = ("--rounds", 11, "--seconds", 2), ("--rounds", 5, "--seconds", 1)
+
+
+def make_tiny():
+    global QUICK_ROUNDS, QUICK_MICROBATCH
+    QUICK_ROUNDS = 1
+    QUICK_MICROBATCH = ("--rounds", 1, "--seconds", 0.1, "--rows", 3000, "--dim", 16)
+    SHAPES.update({"50257x768": (2000, 32), "1000000x128": (3000, 16)})
 
 
 def numpy():
@@ -66,7 +75,7 @@ def same_ids(ours, theirs, where):
 def measure(folder, names, quick, scratch):
     if not names:
         return
-    rounds = 9 if quick else 25
+    rounds = QUICK_ROUNDS if quick else FULL_ROUNDS
     threads = os.cpu_count()
     program = os.path.join(folder, "search_bench")
     large = [name for name in names if name == "exact_bandwidth"]
@@ -121,8 +130,7 @@ def output_of(*command):
 
 
 def microbatch(folder, quick):
-    rounds, seconds = (5, 1) if quick else (11, 2)
-    told = output_of(os.path.join(folder, "shared_passes_benchmark"), "--rounds", rounds, "--seconds", seconds, "--json", 1)
+    told = output_of(os.path.join(folder, "shared_passes_benchmark"), *(QUICK_MICROBATCH if quick else FULL_MICROBATCH), "--json", 1)
     ratio, spread = summary([with_it / without for with_it, without in zip(told["shared"], told["alone"])])
     median = {name: statistics.median(values) for name, values in told.items()}
     return {"name": "microbatch_16_clients", "ours": median["shared"], "peer": median["alone"], "ratio": ratio, "spread": spread,

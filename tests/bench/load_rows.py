@@ -7,7 +7,14 @@ from measure import Program, in_turns, ratio_of_times
 NAMES = {"load_vs_pread_1GiB"}
 DIM = 768
 THREADS = 2
+FULL = (1024, 25)  # MiB, rounds
+QUICK = (256, 15)
 PIECES = [size << 20 for size in (1, 2, 4, 8)]  # of the peer's pread: it takes what is fastest
+
+
+def make_tiny():
+    global QUICK
+    QUICK = (8, 1)
 
 
 def make_file(path, mebibytes):
@@ -25,14 +32,15 @@ def make_file(path, mebibytes):
 def measure(folder, names, quick, scratch):
     if not names:
         return
+    mebibytes, rounds = QUICK if quick else FULL
     path = os.path.join(scratch, "load.raw")
-    make_file(path, 256 if quick else 1024)
+    make_file(path, mebibytes)
     with Program(os.path.join(folder, "load_bench"), path, DIM, THREADS) as bench:
         def seconds(command):
             return bench.ask(command)["seconds"]
 
-        tried = in_turns(3, **{str(piece): lambda _, piece=piece: seconds(f"pread {piece}") for piece in PIECES})
+        tried = in_turns(min(3, rounds), **{str(piece): lambda _, piece=piece: seconds(f"pread {piece}") for piece in PIECES})
         best = min(tried, key=lambda piece: statistics.median(tried[piece]))
-        taken = in_turns(15 if quick else 25, ours=lambda _: seconds("load"), peer=lambda _: seconds(f"pread {best}"))
+        taken = in_turns(rounds, ours=lambda _: seconds("load"), peer=lambda _: seconds(f"pread {best}"))
     os.remove(path)
     yield ratio_of_times("load_vs_pread_1GiB", taken["ours"], taken["peer"], unit=f"ms, pieces of {int(best) >> 20} MiB")

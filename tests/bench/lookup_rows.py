@@ -24,8 +24,15 @@ SETUPS = {
     "lookup_stream_vs_redis_64x128": (128, 64, 8, 2, "stream", "redis", "rows"),
     "lookup_stream_vs_unary_1x128": (128, 1, 32, 1, "stream", "unary", "rows"),
 }
+FULL = (11, 2.0)  # windows an arm, seconds of each
+QUICK = (5, 1.0)
 SLOW_SHARE = "lookup_slow_share_5rps"
 NAMES = {*SETUPS, SLOW_SHARE}
+
+
+def make_tiny():
+    global ROWS, QUICK
+    ROWS, QUICK = 500, (1, 0.05)
 
 
 class Redis:
@@ -64,7 +71,7 @@ def start_server(kind, folder, dim, batch, scratch):
 def windows(kinds, setup, folder, quick, scratch):
     """Per kind a list of (rows/s, server CPU seconds per call), measured in turns."""
     dim, batch, outstanding, connections = setup
-    rounds, seconds = (5, 1.0) if quick else (11, 2.0)
+    rounds, seconds = QUICK if quick else FULL
     with contextlib.ExitStack() as stack:
         servers, clients = {}, {}
         for kind in kinds:

@@ -1,4 +1,5 @@
 """Programs that answer commands on stdin, and the arithmetic of figures measured in turns."""
+import contextlib
 import json
 import statistics
 import subprocess
@@ -11,7 +12,11 @@ class Program:
     def __init__(self, *command, env=None):
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=env)
-        self.first_line = self.process.stdout.readline().strip()
+        try:
+            self.first_line = self.process.stdout.readline().strip()
+        except BaseException:  # a signal: nobody else knows of the process yet
+            self.kill()
+            raise
         if not self.first_line:
             raise RuntimeError(f"{command[0]} ended with exit code {self.process.wait()} before it was ready")
 
@@ -24,8 +29,17 @@ class Program:
         return json.loads(answer)
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
     def cpu_seconds(self):
         return cpu_seconds(self.process.pid)
@@ -33,8 +47,11 @@ class Program:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, failure, *_):
+        if failure is None:
+            self.close()
+        else:
+            self.kill()  # it may be in the middle of a command that takes minutes
 
 
 def cpu_seconds(pid):

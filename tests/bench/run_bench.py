@@ -1,12 +1,16 @@
 """Runs the benchmarks that scripts/bench asks for, each in turns with its peers (A B A B ...), prints a table and writes
 build/bench/results.json. Goals and meanings: goals.py. The C++ programs beside this file say what they time.
 
-  run_bench.py BIN_FOLDER [--quick] [--output FILE] [NAME...]
+  run_bench.py BIN_FOLDER [--quick | --smoke] [--output FILE] [NAME...]
+
+Exit code 0: every row that can run here was measured (others are said on stderr: SKIPPED); 1: one failed; 2: usage;
+130, 143: interrupted, terminated.
 """
 import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +21,10 @@ import load_rows
 import lookup_rows
 import swap_rows
 from goals import GOALS
+
+# Each has NAMES, the rows that it measures; measure(folder of the programs, names, quick, scratch folder), which yields a
+# dictionary per row; and, where its rows depend on sizes, make_tiny(), for --smoke.
+MODULES = (lookup_rows, exact_rows, load_rows, swap_rows, hnsw_rows)
 
 
 def machine():
@@ -31,7 +39,10 @@ def machine():
 
 
 def commit():
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
     return done.stdout.strip() or "unknown"
 
 
@@ -46,37 +57,68 @@ def print_row(result, goal):
           f"spread {result['spread'][0]:.3g}..{result['spread'][1]:.3g}", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("bin")
+def parse(words):
+    parser = argparse.ArgumentParser(prog="run_bench.py")
+    parser.add_argument("bin", help="where the programs lie, as build/release/bin")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, at most some five minutes in all")
+    parser.add_argument("--smoke", action="store_true", help="tiny tables and one round: shows that all rows run; the figures mean nothing")
     parser.add_argument("--output", default="build/bench/results.json")
     parser.add_argument("names", nargs="*", help="rows to measure; all that a run of this kind has")
-    arguments = parser.parse_intermixed_args()
+    arguments = parser.parse_intermixed_args(words)
+    arguments.quick = arguments.quick or arguments.smoke
     unknown = sorted(set(arguments.names) - set(GOALS))
     if unknown:
-        sys.exit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(GOALS)}")
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(GOALS)}")
+    return arguments
+
+
+def run(arguments, scratch):
+    """(results, failures) of all rows that are wanted."""
+    results, failures = [], []
     wanted = [name for name, goal in GOALS.items()
               if name in arguments.names or not arguments.names and not (arguments.quick and goal.full_run)]
-    results, failures = [], []
     print(f"{'name':34} {'ours':>14} {'peer':>14} {'ratio':>7}  {'must':>6} {'aim':>6}  met", flush=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        for rows in (lookup_rows, exact_rows, load_rows, swap_rows, hnsw_rows):
-            try:
-                names = [name for name in wanted if name in rows.NAMES]
-                for result in rows.measure(arguments.bin, names, arguments.quick, scratch):
-                    goal = GOALS[result["name"]]
-                    result.update(lower_is_better=goal.lower_is_better, must=goal.must, aim=goal.aim)
-                    results.append(result)
-                    print_row(result, goal)
-            except Exception as failure:  # whatever it is, the other modules' rows can still be measured
-                failures.append(failure)
-                print(f"FAILED: {failure}", file=sys.stderr, flush=True)
-    os.makedirs(os.path.dirname(arguments.output) or ".", exist_ok=True)
-    with open(arguments.output, "w", encoding="ascii") as file:
+    for rows in MODULES:
+        try:
+            names = [name for name in wanted if name in rows.NAMES]
+            for result in rows.measure(arguments.bin, names, arguments.quick, scratch):
+                goal = GOALS[result["name"]]
+                result.update(lower_is_better=goal.lower_is_better, must=goal.must, aim=goal.aim)
+                results.append(result)
+                print_row(result, goal)
+        except Exception as failure:  # whatever it is, the other modules' rows can still be measured
+            failures.append(failure)
+            print(f"FAILED: {type(failure).__name__}: {failure}", file=sys.stderr, flush=True)
+    return results, failures
+
+
+def write(path, results):
+    """All at once: a run that is interrupted leaves the results of the last one."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path + ".new", "w", encoding="ascii") as file:
         json.dump({"machine": machine(), "commit": commit(), "results": results}, file, indent=1)
         file.write("\n")
-    print(f"written: {arguments.output}")
+    os.replace(path + ".new", path)
+    print(f"written: {path}")
+
+
+def leave(number, _):
+    """By an exception, so that what was started is ended on the way out."""
+    print(f"{signal.Signals(number).name}: the results of the last run stay", file=sys.stderr)
+    sys.exit(128 + number)
+
+
+def main():
+    arguments = parse(sys.argv[1:])
+    if arguments.smoke:
+        for rows in MODULES:
+            if hasattr(rows, "make_tiny"):
+                rows.make_tiny()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
+    with tempfile.TemporaryDirectory() as scratch:
+        results, failures = run(arguments, scratch)
+    write(arguments.output, results)
     sys.exit(1 if failures else 0)
 
 

@@ -1,26 +1,25 @@
-"""What reloading the table costs callers of Lookup (tests/end_to_end/swap_latency.py)."""
+"""What reloading the table costs callers of Lookup: windows of ../end_to_end/swap_latency.py, without and with reloads."""
 import os
-import re
 import statistics
-import subprocess
 import sys
 
 from measure import summary
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "end_to_end"))
+import swap_latency
+
 NAMES = {"reload_p99"}
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "end_to_end", "swap_latency.py")
+FULL = (10, 8)  # windows of each kind, seconds
+QUICK = (4, 3)
 
 
 def measure(folder, names, quick, scratch):
     if not names:
         return
-    windows, seconds = ("4", "3") if quick else ("10", "8")
-    done = subprocess.run([sys.executable, SCRIPT, folder, "--windows", windows, "--seconds", seconds], capture_output=True,
-                          text=True, check=False, env=dict(os.environ, TMPDIR=scratch))
-    pairs = [(float(with_swaps), float(without))
-             for without, with_swaps in re.findall(r"p99 (\d+) us without, (\d+) us with", done.stdout)]
-    if done.returncode != 0 or not pairs:
-        raise RuntimeError(f"{SCRIPT} failed: {done.stdout}{done.stderr}")
-    ratio, spread = summary([with_swaps / without for with_swaps, without in pairs])
-    yield {"name": "reload_p99", "ours": statistics.median(pair[0] for pair in pairs),
-           "peer": statistics.median(pair[1] for pair in pairs), "ratio": ratio, "spread": spread, "unit": "us, peer: without reloads"}
+    pairs = swap_latency.window_pairs(folder, *(QUICK if quick else FULL))
+    peak = next(pairs)
+    taken = list(pairs)
+    ratio, spread = summary([during / without for without, during, _ in taken])
+    yield {"name": "reload_p99", "ours": statistics.median(during for _, during, _ in taken),
+           "peer": statistics.median(without for without, _, _ in taken), "ratio": ratio, "spread": spread,
+           "unit": f"us at {0.2 * peak:.0f} calls/s, {sum(swaps for _, _, swaps in taken)} reloads, peer: without"}
