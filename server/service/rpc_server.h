@@ -1,8 +1,8 @@
 // The transport: raw methods on completion queues.
 //
-// Raw, because a Lookup's answer is written once, straight into the slice that goes out. Completion queues, because the
-// callback threads of gRPC 1.51 sleep 100 ms when idle. Few calls are parked, because that library, built with asserts,
-// searches all outstanding tags of a queue at each completion.
+// Raw, because a Lookup's answer is written once, straight into the slice that goes out. Completion queues, because
+// they cost less than the callback API and leave the number of threads to us. Few calls are parked, because gRPC 1.51,
+// built with asserts, searches all outstanding tags of a queue at each completion. Figures: docs/adr/0004.
 #pragma once
 
 #include <chrono>

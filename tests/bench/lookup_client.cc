@@ -1,10 +1,11 @@
 // The one client of the lookup benchmarks: closed loop, the same number of calls outstanding against every server.
 //
-//   lookup_client KIND ADDRESS ROWS DIM BATCH OUTSTANDING CONNECTIONS
+//   lookup_client KIND ADDRESS ROWS DIM BATCH OUTSTANDING CONNECTIONS [IDS]
 //
-// KIND: unary (LookupRequest), floor, textbook, stream (LookupStream; one stream a connection, OUTSTANDING requests on
-// all of them together), redis (MGET; keys are decimal ids). Each connection has a thread of its own. Requests are made
-// before the clock starts. The first answers are compared with the table. Then reads lines from stdin:
+// KIND: unary (LookupRequest), floor, api (the method of api_server), textbook, stream (LookupStream; one stream a
+// connection, OUTSTANDING requests on all of them together), redis (MGET; keys are decimal ids). IDS: uniform, or zipf
+// (P(id) ~ 1 / (id + 1)). Each connection has a thread of its own. Requests are made before the clock starts. The first
+// answers are compared with the table. Then reads lines from stdin:
 //   run SECONDS    a window without touching the answers
 //   copy SECONDS   a window in which each answer is copied once into a buffer
 // and answers each with a line {"calls":..,"rows":..,"seconds":..,"cpu_seconds":..}; or
@@ -58,6 +59,7 @@ struct Setup {
   int64_t batch = 0;
   int outstanding = 0;
   int connections = 0;
+  bool zipf = false;
 };
 
 // What one window counts.
@@ -81,8 +83,13 @@ using Batches = std::vector<std::vector<int64_t>>;
 Batches MakeBatches(const Setup& setup, uint64_t seed) {
   std::mt19937_64 random(seed);
   Batches batches(kRequests, std::vector<int64_t>(static_cast<size_t>(setup.batch)));
+  std::vector<double> weights(setup.zipf ? static_cast<size_t>(setup.num_rows) : 0);
+  for (size_t id = 0; id < weights.size(); ++id) weights[id] = 1 / static_cast<double>(id + 1);
+  std::discrete_distribution<int64_t> zipf(weights.begin(), weights.end());
   for (auto& batch : batches) {
-    for (int64_t& id : batch) id = static_cast<int64_t>(random() % static_cast<uint64_t>(setup.num_rows));
+    for (int64_t& id : batch) {
+      id = setup.zipf ? zipf(random) : static_cast<int64_t>(random() % static_cast<uint64_t>(setup.num_rows));
+    }
   }
   return batches;
 }
@@ -141,9 +148,9 @@ class UnaryConnection final : public Connection {
  public:
   UnaryConnection(const Setup& setup, const Batches& batches, int outstanding)
       : textbook_(setup.kind == "textbook"),
-        path_(setup.kind == "floor" ? "/embedding.bench.Floor/Lookup"
-              : textbook_           ? "/textbook.Embeddings/Lookup"
-                                    : "/embedding.v1.EmbeddingService/Lookup"),
+        path_(setup.kind == "floor"              ? "/embedding.bench.Floor/Lookup"
+              : textbook_ || setup.kind == "api" ? "/textbook.Embeddings/Lookup"
+                                                 : "/embedding.v1.EmbeddingService/Lookup"),
         stub_(ChannelTo(setup)),
         calls_(static_cast<size_t>(outstanding)) {
     for (const auto& ids : batches) {
@@ -501,7 +508,7 @@ int Main(const Setup& setup) {
       connections.push_back(std::make_unique<UnaryConnection>(setup, batches, outstanding));
     }
     const std::vector<float> rows = connections.back()->FetchRows();
-    if (setup.kind == "floor") continue;
+    if (setup.kind == "floor" || setup.kind == "api") continue;
     std::vector<float> want(static_cast<size_t>(setup.batch * setup.dim));
     for (int64_t r = 0; r < setup.batch; ++r) {
       FillRow(batches[0][static_cast<size_t>(r)], setup.dim, want.data() + r * setup.dim);
@@ -528,12 +535,13 @@ int Main(const Setup& setup) {
 }  // namespace embedding::bench
 
 int main(int argc, char** argv) {
-  if (argc != 8) {
-    std::fprintf(stderr, "usage: lookup_client KIND ADDRESS ROWS DIM BATCH OUTSTANDING CONNECTIONS\n");
+  const std::string ids = argc == 9 ? argv[8] : "uniform";
+  if (argc < 8 || argc > 9 || (ids != "uniform" && ids != "zipf")) {
+    std::fprintf(stderr, "usage: lookup_client KIND ADDRESS ROWS DIM BATCH OUTSTANDING CONNECTIONS [uniform|zipf]\n");
     return 2;
   }
   // As embedding-loadtest does.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return embedding::bench::Main({argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5]),
-                                 std::atoi(argv[6]), std::atoi(argv[7])});
+                                 std::atoi(argv[6]), std::atoi(argv[7]), ids == "zipf"});
 }
