@@ -52,7 +52,7 @@ void CodeDotManyToMany(const CodedQueries<int8_t>& queries, const CodeBlock& row
 // Rows of codes that lie at equal distances, of which any may be asked for: row i at data + i * stride.
 struct CodeRecords {
   const uint8_t* data = nullptr;
-  size_t stride = 0;  // bytes, at least dim rounded up to kCodeSlack: that many may be read of a row
+  size_t stride = 0;  // bytes; of each row dim rounded up to kCodeSlack may be read, whatever lies there
   size_t dim = 0;     // >= 1
 };
 

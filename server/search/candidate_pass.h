@@ -27,8 +27,12 @@ class CandidatePass {
     // selected.
     virtual size_t Select(size_t query, float tau, uint32_t* selected) = 0;
 
-    // Bounds of the closeness of row begin + i, which was selected.
-    virtual CandidateBound::Range RangeOf(size_t query, uint32_t i) const = 0;
+    // Bounds of the closeness of row begin + i, the at-th of those that were selected last, for this query.
+    virtual CandidateBound::Range RangeOf(size_t query, uint32_t i, size_t at) const = 0;
+
+    // At most the closeness of row begin + i, from its score as it is, where RangeOf may look closer. NaN for a row
+    // that the pass does not judge.
+    virtual float LowerBoundOf(size_t query, uint32_t i) const = 0;
   };
 
   virtual ~CandidatePass() = default;

@@ -1,6 +1,9 @@
 #include "server/search/candidate_scan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <utility>
 
 namespace embedding {
@@ -11,6 +14,10 @@ namespace {
 constexpr int64_t kBlockBytes = int64_t{1} << 18;
 constexpr int64_t kBlockWork = int64_t{1} << 21;
 constexpr int64_t kMaxBlockRows = 4096;
+// Of a lane's first block, rows whose cheap bounds give a first tau, or 2k if that is more: without it every row of the
+// block would be selected, and judged and kept for nothing.
+constexpr int64_t kFirstRows = 128;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 int64_t BlockRows(const CandidatePass& pass, int64_t dim, size_t num_queries) {
   const int64_t by_bytes = kBlockBytes / static_cast<int64_t>(pass.row_bytes());
@@ -67,14 +74,16 @@ void CandidateScan::RunLane(int lane) {
       if (end <= wanted.eligible->begin() || wanted.eligible->end() <= begin) continue;
       CandidateReservoir& reservoir = reservoirs[q];
       if (gave_up_[q].load(std::memory_order_relaxed) || wanted.stop->stopped()) continue;
-      reservoir.RaiseTau(tau_[q].load(std::memory_order_relaxed));
+      const float known = tau_[q].load(std::memory_order_relaxed);
+      reservoir.RaiseTau(known);
+      if (reservoir.tau() == -kInfinity) reservoir.RaiseTau(FirstTau(q, *work, begin, end));
       const float tau = reservoir.tau();
       const size_t n = work->Select(q, tau, selected.data());
       for (size_t i = 0; i < n; ++i) {
         const uint32_t row = selected[i];
         const int64_t id = begin + row;
         if (!MayFind(q, id)) continue;
-        const CandidateBound::Range range = work->RangeOf(q, row);
+        const CandidateBound::Range range = work->RangeOf(q, row, i);
         if (!reservoir.Add({range.lower, range.upper, static_cast<int32_t>(id)})) {
           if (!gave_up_[q].exchange(true, std::memory_order_relaxed)) {
             queries_given_up_.fetch_add(1, std::memory_order_relaxed);
@@ -82,11 +91,27 @@ void CandidateScan::RunLane(int lane) {
           break;
         }
       }
-      if (reservoir.tau() > tau) RaiseTo(tau_[q], reservoir.tau());
+      if (reservoir.tau() > known) RaiseTo(tau_[q], reservoir.tau());
     }
     blocks_scanned_.fetch_add(1, std::memory_order_relaxed);
     rows_scanned_.fetch_add(end - begin, std::memory_order_relaxed);
   }
+}
+
+float CandidateScan::FirstTau(size_t query, const CandidatePass::Lane& lane, int64_t begin, int64_t end) const {
+  const int64_t k = wanted_[query].k;
+  const int64_t looked_at = std::min(end, begin + std::max(kFirstRows, 2 * k));
+  std::vector<float> lower;
+  lower.reserve(static_cast<size_t>(looked_at - begin));
+  for (int64_t row = begin; row < looked_at; ++row) {
+    if (!MayFind(query, row)) continue;
+    const float bound = lane.LowerBoundOf(query, static_cast<uint32_t>(row - begin));
+    if (!std::isnan(bound)) lower.push_back(bound);
+  }
+  if (static_cast<int64_t>(lower.size()) < k) return -kInfinity;
+  const auto kth = lower.begin() + static_cast<ptrdiff_t>(k - 1);
+  std::nth_element(lower.begin(), kth, lower.end(), std::greater<>());
+  return *kth;
 }
 
 bool CandidateScan::MayFind(size_t query, int64_t row) const {

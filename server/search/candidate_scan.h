@@ -45,6 +45,9 @@ class CandidateScan {
 
  private:
   bool MayFind(size_t query, int64_t row) const;
+  // A tau from rows [begin, end), which were scored last: the k-th best lower bound among the first few. -infinity
+  // where there are too few.
+  float FirstTau(size_t query, const CandidatePass::Lane& lane, int64_t begin, int64_t end) const;
 
   const std::unique_ptr<const CandidatePass> pass_;
   const std::vector<RowsWanted> wanted_;

@@ -1,6 +1,7 @@
 #include "server/search/code_pass.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -14,7 +15,9 @@ class CodePass::LaneOfCodes final : public Lane {
       : pass_(pass),
         dots_(pass.bounds_.size() * block_rows),
         cuts_(pass.bounds_.size()),
-        cut_tau_(pass.bounds_.size(), std::numeric_limits<float>::quiet_NaN()) {}
+        word_cuts_(pass.byte_bounds_.size()),
+        cut_tau_(pass.bounds_.size(), std::numeric_limits<float>::quiet_NaN()),
+        word_dots_(pass.byte_bounds_.empty() ? 0 : block_rows) {}
 
   void Score(int64_t begin, int64_t end) override {
     const size_t dim = pass_.row_bytes();
@@ -33,29 +36,56 @@ class CodePass::LaneOfCodes final : public Lane {
   }
 
   size_t Select(size_t query, float tau, uint32_t* selected) override {
+    const bool in_bytes = !pass_.bytes_.empty();
     if (cut_tau_[query] != tau) {
       cut_tau_[query] = tau;
-      cuts_[query] = (pass_.bytes_.empty() ? pass_.bounds_ : pass_.byte_bounds_)[query].CutFor(tau);
+      cuts_[query] = (in_bytes ? pass_.byte_bounds_ : pass_.bounds_)[query].CutFor(tau);
+      if (in_bytes) word_cuts_[query] = pass_.bounds_[query].CutFor(tau);
     }
-    return SelectCoded(dots_.data() + query * facts_.count, facts_, cuts_[query], selected);
+    const size_t count = SelectCoded(dots_.data() + query * facts_.count, facts_, cuts_[query], selected);
+    return in_bytes ? JudgeByWords(query, selected, count) : count;
   }
 
-  CandidateBound::Range RangeOf(size_t query, uint32_t i) const override {
-    int32_t dot = dots_[query * facts_.count + i];
-    if (!pass_.bytes_.empty()) {
-      const CodedQueries<int16_t> one{pass_.words_.data() + query * pass_.stride_, pass_.stride_, 1};
-      CodeDotManyToMany(one, {rows_.data + size_t{i} * rows_.dim, 1, rows_.dim}, &dot);
-    }
+  CandidateBound::Range RangeOf(size_t query, uint32_t i, size_t at) const override {
+    const int32_t dot = pass_.bytes_.empty() ? dots_[query * facts_.count + i] : word_dots_[at];
     return pass_.bounds_[query].RangeOf(dot, facts_.alphas[i], facts_.errors[i], facts_.norms[i]);
   }
 
+  float LowerBoundOf(size_t query, uint32_t i) const override {
+    if (std::isnan(facts_.errors[i]) || std::isnan(facts_.norms[i])) return std::numeric_limits<float>::quiet_NaN();
+    const CodeBound& bound = (pass_.bytes_.empty() ? pass_.bounds_ : pass_.byte_bounds_)[query];
+    return bound.RangeOf(dots_[query * facts_.count + i], facts_.alphas[i], facts_.errors[i], facts_.norms[i]).lower;
+  }
+
  private:
+  // Of `count` selected rows, keeps those that meet the query's cut for words, in order, and their dot products.
+  // Returns how many.
+  size_t JudgeByWords(size_t query, uint32_t* selected, size_t count) {
+    CodeDotToRecords(pass_.words_.data() + query * pass_.stride_, {rows_.data, rows_.dim, rows_.dim}, selected, count,
+                     word_dots_.data());
+    const CodeCut& cut = word_cuts_[query];
+    size_t kept = 0;
+    for (size_t at = 0; at < count; ++at) {
+      const uint32_t i = selected[at];
+      const float n = facts_.norms[i];
+      // As SelectCoded does.
+      const float reach = facts_.alphas[i] * (cut.dot_scale * static_cast<float>(word_dots_[at]) + cut.dot_offset) +
+                          cut.error * facts_.errors[i];
+      if (!(reach >= cut.least + (cut.squared_norm * n + cut.norm) * n)) continue;
+      selected[kept] = i;
+      word_dots_[kept++] = word_dots_[at];
+    }
+    return kept;
+  }
+
   const CodePass& pass_;
   CodedFacts facts_;           // of the rows scored last
   CodeBlock rows_;             // their codes
   std::vector<int32_t> dots_;  // [num_queries, rows scored last]
   std::vector<CodeCut> cuts_;
-  std::vector<float> cut_tau_;  // what each cut was made for
+  std::vector<CodeCut> word_cuts_;  // where cuts_ are for bytes
+  std::vector<float> cut_tau_;      // what each cut was made for
+  std::vector<int32_t> word_dots_;  // of the rows selected last, where dots_ are of bytes
 };
 
 CodePass::CodePass(const RowCodes& codes, const RowNorms& norms, std::vector<CodeBound> bounds,

@@ -2,7 +2,7 @@
 //
 // Queries of 8 bits are multiplied fastest but leave some five times the survivors that queries of 16 bits do, each of
 // which costs a row's float32 bytes from memory. So a row that the first kind selects is judged again by the second,
-// whose bounds are what survives: its codes are still in the cache, and few rows are selected.
+// whose cut and bounds are what survives: its codes are still in the cache, and few rows are selected.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 #include "server/search/float_pass.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -37,11 +38,17 @@ class FloatPass::LaneOfFloats final : public Lane {
     return SelectAtLeast(closeness_.data() + query * count_, norms_, count_, cut.a, cut.b, selected);
   }
 
-  CandidateBound::Range RangeOf(size_t query, uint32_t i) const override {
-    return pass_.bounds_[query].RangeOf(closeness_[query * count_ + i], norms_[i]);
+  CandidateBound::Range RangeOf(size_t query, uint32_t i, size_t) const override { return RangeOf(query, i); }
+
+  float LowerBoundOf(size_t query, uint32_t i) const override {
+    return std::isnan(norms_[i]) ? norms_[i] : RangeOf(query, i).lower;
   }
 
  private:
+  CandidateBound::Range RangeOf(size_t query, uint32_t i) const {
+    return pass_.bounds_[query].RangeOf(closeness_[query * count_ + i], norms_[i]);
+  }
+
   const FloatPass& pass_;
   size_t count_ = 0;              // rows scored last
   const float* norms_ = nullptr;  // theirs
