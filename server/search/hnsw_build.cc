@@ -105,6 +105,12 @@ class Builder {
     return level == 0 ? order_[place] : static_cast<uint32_t>(place);
   }
 
+  size_t MostLinks(size_t level) const { return (level == 0 ? graph_.lowest_stride() : graph_.upper_stride()) - 1; }
+  // On the lowest level lists are filled up to three quarters with close rows that lead nowhere new: where rows lie
+  // sparsely, a few links in all directions are too few. On 340,479 word vectors, at effort 200, 0.966 of the
+  // neighbours are found instead of 0.955, for 14 % more rows judged; the last quarter is left to rows that come later.
+  size_t LeastLinks(size_t level) const { return level == 0 ? MostLinks(0) * 3 / 4 : 1; }
+
   void InsertBatch(size_t begin, size_t end) {
     BlockCounter places(static_cast<int64_t>(begin), static_cast<int64_t>(end), 1);
     pool_.RunAndWait(pool_.num_threads(), [&](int lane) {
@@ -128,7 +134,7 @@ class Builder {
       if (is_member) {
         const std::span<const WalkedRow> found = walk.Search(level, at, effort);
         const std::span<const WalkedRow> chosen =
-            lane.chooser.Choose(graph_, level, found, static_cast<size_t>(graph_.parameters().m));
+            lane.chooser.Choose(graph_, level, found, LeastLinks(level), MostLinks(level));
         const uint32_t number = NumberOf(level, place);
         uint32_t* list = graph_.mutable_links(level, number);
         list[0] = static_cast<uint32_t>(chosen.size());
@@ -176,9 +182,8 @@ class Builder {
   // Adds links to one list; once it is full, the best of all are chosen anew.
   void Extend(std::span<const NewLink> links, Lane& lane) {
     const size_t level = links[0].level;
-    const size_t room = (level == 0 ? graph_.lowest_stride() : graph_.upper_stride()) - 1;
     uint32_t* list = graph_.mutable_links(level, links[0].target);
-    if (list[0] + links.size() <= room) {
+    if (list[0] + links.size() <= MostLinks(level)) {
       for (const NewLink& link : links) list[++list[0]] = link.source;
       return;
     }
@@ -187,7 +192,8 @@ class Builder {
     for (uint32_t j = 1; j <= list[0]; ++j) all.push_back({0, list[j]});
     for (const NewLink& link : links) all.push_back({0, link.source});
     lane.chooser.JudgeCandidates(graph_, level, links[0].target);
-    const std::span<const WalkedRow> chosen = lane.chooser.Choose(graph_, level, all, room);
+    const std::span<const WalkedRow> chosen =
+        lane.chooser.Choose(graph_, level, all, LeastLinks(level), MostLinks(level));
     list[0] = static_cast<uint32_t>(chosen.size());
     for (size_t i = 0; i < chosen.size(); ++i) list[i + 1] = chosen[i].row;
   }

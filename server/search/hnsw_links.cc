@@ -17,24 +17,36 @@ void LinkChooser::JudgeCandidates(const HnswGraph& graph, size_t level, uint32_t
   std::sort(candidates_.begin(), candidates_.end(), IsWalkedFirst);
 }
 
+bool LinkChooser::IsApart(uint32_t row, float closeness) {
+  // Most rows are refused by one of the first.
+  constexpr size_t kPiece = 8;
+  float of_chosen[kPiece];
+  query_.SetRow(row);
+  for (size_t begin = 0; begin < ids_.size(); begin += kPiece) {
+    const size_t count = std::min(kPiece, ids_.size() - begin);
+    rows_.Judge(query_, ids_.data() + begin, count, of_chosen);
+    if (std::any_of(of_chosen, of_chosen + count, [closeness](float c) { return c > closeness; })) return false;
+  }
+  return true;
+}
+
 std::span<const WalkedRow> LinkChooser::Choose(const HnswGraph& graph, size_t level,
-                                               std::span<const WalkedRow> candidates, size_t most) {
-  if (candidates.size() <= most) return candidates;
+                                               std::span<const WalkedRow> candidates, size_t least, size_t most) {
+  if (candidates.size() <= least) return candidates;
   chosen_.clear();
-  while (chosen_queries_.size() < most) chosen_queries_.emplace_back(rows_);
+  others_.clear();
+  ids_.clear();
   for (const WalkedRow& candidate : candidates) {
     if (chosen_.size() == most) break;
     const uint32_t row = graph.RowOf(level, candidate.row);
-    bool is_apart = true;
-    for (size_t i = 0; is_apart && i < chosen_.size(); ++i) {
-      float closeness;
-      rows_.Judge(chosen_queries_[i], &row, 1, &closeness);
-      is_apart = !(closeness > candidate.closeness);
+    if (IsApart(row, candidate.closeness)) {
+      chosen_.push_back(candidate);
+      ids_.push_back(row);
+    } else {
+      others_.push_back(candidate);
     }
-    if (!is_apart) continue;
-    chosen_queries_[chosen_.size()].SetRow(row);
-    chosen_.push_back(candidate);
   }
+  for (size_t i = 0; i < others_.size() && chosen_.size() < least; ++i) chosen_.push_back(others_[i]);
   return chosen_;
 }
 

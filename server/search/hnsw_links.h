@@ -24,18 +24,22 @@ class LinkChooser {
   void JudgeCandidates(const HnswGraph& graph, size_t level, uint32_t row);
 
   // At most `most` of the candidates, which are closest first: each is closer to the row whose list it is than to all
-  // that were chosen before it, so that links lead in all directions (Malkov and Yashunin, algorithm 4). All of them
-  // where there are no more. Valid until the next call.
+  // that were chosen before it, so that links lead in all directions (Malkov and Yashunin, algorithm 4); then, if these
+  // are fewer than `least`, the closest of the others (their keepPrunedConnections). All of them where there are no
+  // more. Valid until the next call.
   std::span<const WalkedRow> Choose(const HnswGraph& graph, size_t level, std::span<const WalkedRow> candidates,
-                                    size_t most);
+                                    size_t least, size_t most);
 
  private:
+  // Whether none of the chosen rows is closer to a row than `closeness`.
+  bool IsApart(uint32_t row, float closeness);
+
   const HnswRows& rows_;
   HnswQuery query_;
   std::vector<WalkedRow> candidates_;
   std::vector<WalkedRow> chosen_;
-  std::vector<HnswQuery> chosen_queries_;  // at least as many as chosen_
-  std::vector<uint32_t> ids_;
+  std::vector<WalkedRow> others_;  // that were passed over
+  std::vector<uint32_t> ids_;      // of candidates_, or of chosen_
   std::vector<float> closeness_;
 };
 

@@ -64,6 +64,7 @@ bool HnswQuery::SetVector(VectorView vector) {
 }
 
 void HnswQuery::SetRow(uint32_t row) {
+  if (rows_.is_coded() && rows_.mean_.empty()) return SetCodes(row);
   WidenToF32(ElementTypeOf(rows_.table_->dtype()), rows_.table_->row(row), values_.size(), values_.data());
   if (!rows_.is_coded()) {
     if (rows_.metric_ == Metric::kCosine) {
@@ -76,21 +77,36 @@ void HnswQuery::SetRow(uint32_t row) {
   Encode(rows_.metric_ == Metric::kCosine ? offset : 1);
 }
 
+void HnswQuery::SetCodes(uint32_t row) {
+  const auto* codes = reinterpret_cast<const uint8_t*>(rows_.records_.get()) + row * rows_.stride_;
+  std::copy(codes, codes + codes_.size(), codes_.begin());
+  TakeCodes();
+  const HnswRows::Facts facts = rows_.FactsOf(row);
+  const float half = rows_.metric_ == Metric::kEuclidean ? 0.5f : 1.0f;  // Facts there are of twice the product
+  scale_ = facts.factor * half;
+  row_reach_ = scale_ * rows_.largest_code_norm_ + facts.error * half;
+  query_reach_ = facts.error * half * rows_.largest_code_norm_;
+  mean_ = rows_.metric_ == Metric::kEuclidean ? 1.0f : 0.0f;
+  constant_ = rows_.metric_ == Metric::kEuclidean ? facts.offset : 0.0f;
+}
+
+void HnswQuery::TakeCodes() {
+  int32_t sum = 0;
+  for (const uint8_t code : codes_) sum += code;
+  sum -= 128 * static_cast<int32_t>(codes_.size());
+  bias_ = 128 * sum;
+  if (words_.empty()) {
+    for (size_t j = 0; j < codes_.size(); ++j) bytes_[j] = static_cast<int8_t>(codes_[j] ^ 128);
+  } else {
+    for (size_t j = 0; j < codes_.size(); ++j) words_[j] = static_cast<int16_t>(codes_[j] - 128);
+  }
+}
+
 void HnswQuery::Encode(float scale) {
   if (!rows_.is_coded()) return;
   CodedRow coded;
   EncodeRows(values_.data(), 1, values_.size(), rows_.zeros_.data(), rows_.ones_.data(), codes_.data(), &coded);
-  int32_t sum = 0;
-  for (size_t j = 0; j < codes_.size(); ++j) {
-    const int code = static_cast<int>(codes_[j]) - 128;
-    sum += code;
-    if (words_.empty()) {
-      bytes_[j] = static_cast<int8_t>(code);
-    } else {
-      words_[j] = static_cast<int16_t>(code);
-    }
-  }
-  bias_ = 128 * sum;
+  TakeCodes();
   scale_ = coded.alpha * scale;
   row_reach_ = (coded.alpha * coded.code_norm + coded.error) * scale;  // at least |Q|
   query_reach_ = coded.error * scale * rows_.largest_code_norm_;
@@ -210,9 +226,7 @@ bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& sample) const {
   for (size_t i = 0; i < sample.size(); i += step) {
     query.SetRow(sample[i]);
     JudgeCodes(query, sample.data(), sample.size(), by_codes.data());
-    if (metric_ == Metric::kCosine) {
-      for (float& x : query.values_) x *= inverse_norms_[sample[i]];
-    }
+    WidenToF32(ElementTypeOf(table_->dtype()), table_->row(sample[i]), dim_, query.values_.data());
     JudgeStored(query, sample.data(), sample.size(), stored.data());
     for (size_t n = 0; n < order.size(); ++n) order[n] = static_cast<uint32_t>(n);
     const auto last = order.begin() + static_cast<ptrdiff_t>(wanted - 1);

@@ -47,6 +47,10 @@ class HnswQuery {
   friend class HnswRows;
   // From values_, which stand for the query over `scale`.
   void Encode(float scale);
+  // A row whose codes are those of a query, as no mean was taken off.
+  void SetCodes(uint32_t row);
+  // Brings codes_ into the form that is multiplied.
+  void TakeCodes();
 
   const HnswRows& rows_;
   std::vector<float> values_;  // [dim]

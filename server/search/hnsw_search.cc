@@ -7,6 +7,12 @@
 #include "server/search/top_k.h"
 
 namespace embedding {
+namespace {
+
+// Walks of one thread that take turns, each waiting for memory while the others work.
+constexpr size_t kWalksInTurns = 2;
+
+}  // namespace
 
 std::unique_ptr<HnswWalk> WalkStore::Take() {
   {
@@ -74,16 +80,71 @@ bool HnswSearch::ScanIsNoMoreWork() const {
 }
 
 void HnswSearch::WalkQueries() {
-  std::unique_ptr<HnswWalk> walk = rows_.walks.Take();
-  const int64_t scored_before = walk->rows_scored();
+  const bool is_filtered = eligible_->count() < rows_.table.num_rows();
+  const size_t most = is_filtered ? 1 : std::min(kWalksInTurns, query_.queries.size());
+  std::vector<std::unique_ptr<HnswWalk>> walks;
+  while (walks.size() < most) walks.push_back(rows_.walks.Take());
+  int64_t scored = 0;
+  for (const auto& walk : walks) scored -= walk->rows_scored();
+  if (is_filtered) {
+    WalkAmong(*walks[0]);
+  } else {
+    WalkInTurns(walks);
+  }
+  for (const auto& walk : walks) scored += walk->rows_scored();
+  rows_scanned_.fetch_add(scored, std::memory_order_relaxed);
+  for (auto& walk : walks) rows_.walks.Return(std::move(walk));
+}
+
+void HnswSearch::WalkAmong(HnswWalk& walk) {
   int64_t begin;
   int64_t end;
   while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
     const auto query = static_cast<size_t>(begin);
-    is_exact_[query] = WalkOne(query, *walk) ? 0 : 1;
+    bool is_answered = walk.query().SetVector(query_.queries[query]);
+    if (is_answered) {
+      const std::span<const WalkedRow> found = walk.RunAmong(
+          static_cast<size_t>(*query_.effort), [&](uint32_t row) { return MayKeep(query, row); }, stop_);
+      is_answered = stop_.stopped() || Answer(query, found, walk.query());
+    }
+    is_exact_[query] = is_answered ? 0 : 1;
   }
-  rows_scanned_.fetch_add(walk->rows_scored() - scored_before, std::memory_order_relaxed);
-  rows_.walks.Return(std::move(walk));
+}
+
+void HnswSearch::WalkInTurns(std::span<const std::unique_ptr<HnswWalk>> walks) {
+  constexpr size_t kIdle = ~size_t{0};
+  std::vector<size_t> query_of(walks.size(), kIdle);
+  // Sets a walk out on the next query that there is.
+  const auto start_next = [&](size_t i) {
+    query_of[i] = kIdle;
+    int64_t begin;
+    int64_t end;
+    while (!stop_.ShouldStop() && counter_->Take(&begin, &end)) {
+      const auto query = static_cast<size_t>(begin);
+      if (!walks[i]->query().SetVector(query_.queries[query])) {
+        is_exact_[query] = 1;
+        continue;
+      }
+      query_of[i] = query;
+      // Without a filter the few rows that are excluded take up room of their own.
+      const size_t excluded = query_.excluded_rows.empty() ? 0 : query_.excluded_rows[query].size();
+      return walks[i]->Start(static_cast<size_t>(*query_.effort) + excluded);
+    }
+  };
+  for (size_t i = 0; i < walks.size(); ++i) start_next(i);
+  for (bool goes_on = true; goes_on && !stop_.ShouldStop();) {
+    goes_on = false;
+    for (size_t i = 0; i < walks.size(); ++i) {
+      while (query_of[i] != kIdle && !walks[i]->Follow()) {
+        is_exact_[query_of[i]] = Answer(query_of[i], walks[i]->found(), walks[i]->query()) ? 0 : 1;
+        start_next(i);
+      }
+      goes_on = goes_on || query_of[i] != kIdle;
+    }
+    for (size_t i = 0; i < walks.size(); ++i) {
+      if (query_of[i] != kIdle) walks[i]->Take();
+    }
+  }
 }
 
 bool HnswSearch::MayFind(size_t query, int64_t row) const {
@@ -153,18 +214,9 @@ std::vector<int64_t> HnswSearch::Candidates(size_t query, const std::vector<Walk
   return ids;
 }
 
-bool HnswSearch::WalkOne(size_t query, HnswWalk& walk) {
+bool HnswSearch::Answer(size_t query, std::span<const WalkedRow> found, const HnswQuery& walked) {
   const EmbeddingTable& table = rows_.table;
-  if (!walk.query().SetVector(query_.queries[query])) return false;
-  const auto effort = static_cast<size_t>(*query_.effort);
-  // Without a filter the few rows that are excluded take up room of their own.
-  const std::span<const WalkedRow> found =
-      eligible_->count() == table.num_rows()
-          ? walk.Run(effort + (query_.excluded_rows.empty() ? 0 : query_.excluded_rows[query].size()), stop_)
-          : walk.RunAmong(
-                effort, [&](uint32_t row) { return MayKeep(query, row); }, stop_);
-  if (stop_.stopped()) return true;
-  const std::vector<int64_t> ids = Candidates(query, Narrow(query, found, walk.query()));
+  const std::vector<int64_t> ids = Candidates(query, Narrow(query, found, walked));
   if (static_cast<int64_t>(ids.size()) < k_) return false;
 
   std::vector<const void*> addresses;

@@ -59,9 +59,12 @@ class HnswSearch : public std::enable_shared_from_this<HnswSearch> {
   void Begin();
   // Whether walks would come by about as many rows as there are.
   bool ScanIsNoMoreWork() const;
+  // One lane: takes queries until none is left.
   void WalkQueries();
-  // False: the exact search has to answer.
-  bool WalkOne(size_t query, HnswWalk& walk);
+  void WalkInTurns(std::span<const std::unique_ptr<HnswWalk>> walks);
+  void WalkAmong(HnswWalk& walk);
+  // Scores what a walk found. False: the exact search has to answer.
+  bool Answer(size_t query, std::span<const WalkedRow> found, const HnswQuery& walked);
   bool MayFind(size_t query, int64_t row) const;
   // Whether the row or one of its twins may be found.
   bool MayKeep(size_t query, uint32_t row) const;

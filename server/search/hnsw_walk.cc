@@ -1,14 +1,13 @@
 #include "server/search/hnsw_walk.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace embedding {
 namespace {
 
 constexpr uint32_t kFollowed = uint32_t{1} << 31;  // numbers of rows are below
-// Steps between two looks at the stop predicate: some microseconds.
-constexpr size_t kStepsPerPoll = 4;
 
 // Asks for the memory of a list of links.
 void PrefetchList(const uint32_t* list, size_t stride) {
@@ -36,14 +35,13 @@ HnswWalk::HnswWalk(const HnswRows& rows, const HnswGraph& graph)
     : rows_(rows),
       graph_(graph),
       query_(rows),
-      visits_(static_cast<size_t>(graph.num_rows())),
+      visits_(static_cast<size_t>(graph.num_rows() + 63) / 64),
       memory_(TableMemoryClaim::Note(static_cast<int64_t>(visits_.size() * sizeof(visits_[0])))),
       closeness_(graph.lowest_stride()) {}
 
 void HnswWalk::ForgetVisits() {
-  if (++epoch_ != 0) return;
-  std::fill(visits_.begin(), visits_.end(), uint16_t{0});
-  epoch_ = 1;
+  for (const uint32_t row : visited_) visits_[row / 64] = 0;
+  visited_.clear();
 }
 
 void HnswWalk::Judge(const std::vector<uint32_t>& rows) {
@@ -55,7 +53,6 @@ template <class Level>
 void HnswWalk::TakeUnvisited(const Level& level, const uint32_t* list) {
   ids_.clear();
   numbers_.clear();
-  for (uint32_t j = 1; j <= list[0]; ++j) __builtin_prefetch(&visits_[level.Row(list[j])], 1);
   for (uint32_t j = 1; j <= list[0]; ++j) {
     const uint32_t row = level.Row(list[j]);
     if (!Visit(row)) continue;
@@ -67,61 +64,80 @@ void HnswWalk::TakeUnvisited(const Level& level, const uint32_t* list) {
 
 template void HnswWalk::TakeUnvisited(const Lowest& level, const uint32_t* list);
 
-size_t HnswWalk::Merge(size_t effort) {
-  std::sort(fresh_.begin(), fresh_.end(), IsWalkedFirst);
-  const size_t old_size = pool_.size();
-  const size_t first = static_cast<size_t>(
-      std::upper_bound(pool_.begin(), pool_.end(), fresh_.front(),
-                       [](const WalkedRow& a, const WalkedRow& b) { return a.closeness > b.closeness; }) -
-      pool_.begin());
-  // From the back, so that each entry moves once.
-  pool_.resize(old_size + fresh_.size());
-  size_t from = old_size;
-  size_t to = pool_.size();
-  for (size_t left = fresh_.size(); left > 0;) {
-    if (from > first && pool_[from - 1].closeness < fresh_[left - 1].closeness) {
-      pool_[--to] = pool_[--from];
-    } else {
-      pool_[--to] = fresh_[--left];
-    }
+void HnswWalk::Merge() {
+  // Mostly a handful.
+  for (size_t i = 1; i < fresh_.size(); ++i) {
+    const WalkedRow row = fresh_[i];
+    size_t at = i;
+    for (; at > 0 && IsWalkedFirst(row, fresh_[at - 1]); --at) fresh_[at] = fresh_[at - 1];
+    fresh_[at] = row;
   }
-  if (pool_.size() > effort) pool_.resize(effort);
-  return first;
+  // From the farthest on: what lies behind the place of a row moves by as many places as rows are still to come, what
+  // passes the end is dropped. Each entry moves once.
+  const size_t new_size = std::min(effort_, pool_size_ + fresh_.size());
+  WalkedRow* pool = pool_.data();
+  size_t end = pool_size_;
+  for (size_t left = fresh_.size(); left > 0; --left) {
+    const WalkedRow& row = fresh_[left - 1];
+    size_t begin = 0;  // of those that are farther; equal ones stay before it
+    for (size_t length = end; length > 0;) {
+      const size_t half = (length + 1) / 2;
+      begin += pool[begin + half - 1].closeness >= row.closeness ? half : 0;
+      length -= half;
+    }
+    if (begin + left < new_size) {
+      std::memmove(pool + begin + left, pool + begin, std::min(end - begin, new_size - begin - left) * sizeof(*pool));
+    }
+    if (begin + left - 1 < new_size) pool[begin + left - 1] = row;
+    end = begin;
+  }
+  pool_size_ = new_size;
+  next_ = std::min(next_, end);
+}
+
+template <class Level>
+void HnswWalk::StartOn(const Level& level, WalkedRow from, size_t effort) {
+  ForgetVisits();
+  Visit(level.Row(from.row));
+  effort_ = effort;
+  if (pool_.size() < effort) pool_.resize(effort);
+  pool_[0] = from;
+  pool_size_ = 1;
+  next_ = 0;
 }
 
 // The pool is sorted, so the next row to follow is the first one that was not; the walk is over when there is none.
 template <class Level>
-std::span<const WalkedRow> HnswWalk::SearchLevel(const Level& level, WalkedRow from, size_t effort, StopPoll* stop) {
-  const size_t stride = Level::kNumbersAreRows ? graph_.lowest_stride() : graph_.upper_stride();
-  ForgetVisits();
-  Visit(level.Row(from.row));
-  pool_.assign(1, from);
-  size_t next = 0;
-  for (size_t step = 0; next < pool_.size(); ++step) {
-    if (stop != nullptr && step % kStepsPerPoll == 0 && stop->ShouldStop()) break;
-    const uint32_t* list = level.Links(pool_[next].row);
-    pool_[next].row |= kFollowed;
-    TakeUnvisited(level, list);
-    Judge(ids_);
-    fresh_.clear();
-    const float bound = pool_.size() == effort ? pool_.back().closeness : -std::numeric_limits<float>::infinity();
-    for (size_t i = 0; i < ids_.size(); ++i) {
-      // Nor a NaN.
-      if (closeness_[i] > bound) fresh_.push_back({closeness_[i], Level::kNumbersAreRows ? ids_[i] : numbers_[i]});
-    }
-    if (!fresh_.empty()) next = std::min(next, Merge(effort));
-    while (next < pool_.size() && (pool_[next].row & kFollowed) != 0) ++next;
-    if (next >= pool_.size()) break;
-    // Most often these two come next.
-    PrefetchList(level.Links(pool_[next].row), stride);
-    for (size_t later = next + 1; later < pool_.size(); ++later) {
-      if ((pool_[later].row & kFollowed) != 0) continue;
-      PrefetchList(level.Links(pool_[later].row), stride);
-      break;
-    }
+bool HnswWalk::FollowOn(const Level& level) {
+  while (next_ < pool_size_ && (pool_[next_].row & kFollowed) != 0) ++next_;
+  if (next_ == pool_size_) {
+    for (size_t i = 0; i < pool_size_; ++i) pool_[i].row &= ~kFollowed;
+    return false;
   }
-  for (WalkedRow& walked : pool_) walked.row &= ~kFollowed;
-  return pool_;
+  const uint32_t* list = level.Links(pool_[next_].row);
+  pool_[next_].row |= kFollowed;
+  TakeUnvisited(level, list);
+  return true;
+}
+
+template <class Level>
+void HnswWalk::TakeOn(const Level& level) {
+  Judge(ids_);
+  fresh_.clear();
+  const float bound = pool_size_ == effort_ ? pool_[pool_size_ - 1].closeness : -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    // Nor a NaN.
+    if (closeness_[i] > bound) fresh_.push_back({closeness_[i], Level::kNumbersAreRows ? ids_[i] : numbers_[i]});
+  }
+  if (!fresh_.empty()) Merge();
+  // Most often the two that come next.
+  const size_t stride = Level::kNumbersAreRows ? graph_.lowest_stride() : graph_.upper_stride();
+  int asked = 0;
+  for (size_t i = next_; i < pool_size_ && asked < 2; ++i) {
+    if ((pool_[i].row & kFollowed) != 0) continue;
+    PrefetchList(level.Links(pool_[i].row), stride);
+    ++asked;
+  }
 }
 
 WalkedRow HnswWalk::Entry() {
@@ -161,14 +177,25 @@ WalkedRow HnswWalk::Descend() {
   return at;
 }
 
-std::span<const WalkedRow> HnswWalk::Run(size_t effort, StopPoll& stop) {
+void HnswWalk::Start(size_t effort) {
   const WalkedRow entry = Descend();
-  return SearchLevel(Lowest(graph_), entry, effort, &stop);
+  StartOn(Lowest(graph_), entry, effort);
 }
 
+bool HnswWalk::Follow() { return FollowOn(Lowest(graph_)); }
+
+void HnswWalk::Take() { TakeOn(Lowest(graph_)); }
+
 std::span<const WalkedRow> HnswWalk::Search(size_t level, WalkedRow from, size_t effort) {
-  if (level == 0) return SearchLevel(Lowest(graph_), from, effort, nullptr);
-  return SearchLevel(Upper(graph_, level), from, effort, nullptr);
+  if (level == 0) {
+    StartOn(Lowest(graph_), from, effort);
+    while (Follow()) Take();
+    return found();
+  }
+  const Upper upper(graph_, level);
+  StartOn(upper, from, effort);
+  while (FollowOn(upper)) TakeOn(upper);
+  return found();
 }
 
 }  // namespace embedding

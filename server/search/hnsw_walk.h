@@ -33,19 +33,29 @@ class HnswWalk {
   // Of the rows; to be set before a walk.
   HnswQuery& query() { return query_; }
 
-  // The closest rows found, at most `effort` of them, closest first. Ends early, with less, when stop says so. Valid
-  // until the next call. effort >= 1, the graph is not empty.
-  std::span<const WalkedRow> Run(size_t effort, StopPoll& stop);
+  // A walk in steps, so that several can take turns: what one asks of memory comes while the others work.
+  //   walk.Start(effort); while (walk.Follow()) walk.Take(); then walk.found()
+  // effort >= 1, the graph is not empty.
+  void Start(size_t effort);
+  // Takes up the links of the closest row that was not followed yet, and asks for the memory of the rows they lead to.
+  // False: there is none, the walk is over.
+  bool Follow();
+  // Judges these rows, and asks for the memory of the lists that come next.
+  void Take();
+  // The closest rows found so far, at most `effort` of them, closest first, once Follow said false; valid until the
+  // next walk.
+  std::span<const WalkedRow> found() const { return {pool_.data(), pool_size_}; }
 
-  // The same of those that may_keep lets through, in no order; the walk leads through the others as well. may_keep is
-  // asked at most once for each row.
+  // The closest rows, at most `effort`, of those that may_keep lets through, in no order; the walk leads through the
+  // others as well. may_keep is asked at most once for each row. Ends early, with less, when stop says so. Valid until
+  // the next call.
   template <typename MayKeep>
   std::span<const WalkedRow> RunAmong(size_t effort, const MayKeep& may_keep, StopPoll& stop);
 
   // For building: the closest row to be reached from `from` by steps that come closer, on a level; both are numbers of
   // that level.
   WalkedRow Climb(size_t level, WalkedRow from);
-  // The closest rows of a level to be reached from `from`, as Run.
+  // The closest rows of a level to be reached from `from`, as found().
   std::span<const WalkedRow> Search(size_t level, WalkedRow from, size_t effort);
   // The row of the entry, judged, by its number on the top level.
   WalkedRow Entry();
@@ -59,33 +69,46 @@ class HnswWalk {
 
   // From the entry to the lowest level.
   WalkedRow Descend();
+  // The same on any level.
   template <class Level>
-  std::span<const WalkedRow> SearchLevel(const Level& level, WalkedRow from, size_t effort, StopPoll* stop);
+  void StartOn(const Level& level, WalkedRow from, size_t effort);
+  template <class Level>
+  bool FollowOn(const Level& level);
+  template <class Level>
+  void TakeOn(const Level& level);
   // Puts the unvisited rows of a list into ids_, and asks for their memory.
   template <class Level>
   void TakeUnvisited(const Level& level, const uint32_t* list);
   // Computes closeness_ of rows.
   void Judge(const std::vector<uint32_t>& rows);
-  // Merges fresh_ into pool_ of at most `effort`; where the first of them came to lie.
-  size_t Merge(size_t effort);
+  // Merges fresh_, which is not empty, into pool_.
+  void Merge();
   void ForgetVisits();
   bool Visit(uint32_t row) {
-    if (visits_[row] == epoch_) return false;
-    visits_[row] = epoch_;
+    uint64_t& word = visits_[row / 64];
+    const uint64_t bit = uint64_t{1} << row % 64;
+    if ((word & bit) != 0) return false;
+    word |= bit;
+    visited_.push_back(row);
     return true;
   }
 
   const HnswRows& rows_;
   const HnswGraph& graph_;
   HnswQuery query_;
-  std::vector<uint16_t> visits_;  // [num_rows]: the walk that last came by
-  TableMemoryClaim memory_;       // for visits_
-  uint16_t epoch_ = 0;
+  std::vector<uint64_t> visits_;   // a bit for each row that this walk came by: few enough to stay in a near cache
+  std::vector<uint32_t> visited_;  // those rows
+  TableMemoryClaim memory_;        // for visits_
   std::vector<uint32_t> ids_;      // rows to judge
   std::vector<uint32_t> numbers_;  // their numbers on a level above the lowest
   std::vector<float> closeness_;
-  std::vector<WalkedRow> fresh_;
-  std::vector<WalkedRow> pool_;      // closest first; of `row` the highest bit says that its links were followed
+  std::vector<WalkedRow> fresh_;  // judged, and close enough for the pool
+  // The candidates, closest first: [effort_], of which pool_size_ are there. Of `row` the highest bit says that its
+  // links were followed.
+  std::vector<WalkedRow> pool_;
+  size_t pool_size_ = 0;
+  size_t effort_ = 0;
+  size_t next_ = 0;                  // all before it were followed
   std::vector<WalkedRow> frontier_;  // of RunAmong: a heap, the closest first
   std::vector<WalkedRow> best_;      // a heap, the farthest first
   int64_t rows_scored_ = 0;
