@@ -5,7 +5,7 @@ Usage: swap_latency.py BIN_DIR [--windows N] [--seconds S] [--swap-every S] [--b
 
 Serves a table of V x D float32 (default 50,257 x 768, as GPT-2 small), finds the peak rate of Lookups with a closed loop, then
 measures by an open loop at 20 % of that rate, from the planned send time. Windows alternate: without, with, without, ... ; in
-one with swaps the file is loaded again every S seconds over LoadTable. Timed: everything between the planned time of a call
+one with swaps the file is loaded again every S seconds, by SIGHUP. Timed: everything between the planned time of a call
 and its answer. Not timed: the first second of each window. Prints each pair and the median of the ratios; with --most, exit
 code 1 if that is higher. Server, tester and loader share the machine's CPUs, so a quiet machine is needed for a figure.
 """
@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,70 +40,81 @@ def p99_us(report):
     return next(one["value_ns"] for one in times["percentiles"] if one["p"] == 99) / 1000
 
 
-class Swaps:
-    """Reloads the table again and again while a window lasts."""
+class Server:
+    """Ours, with a table "t" of seeded normal numbers; counts what its log says of loads."""
 
-    def __init__(self, bin_dir, address, every):
-        self.command = [f"{bin_dir}/embedding-cli", "reload", "t", "--address", address]
-        self.every = every
-        self.count = 0
-        self.failure = ""
+    def __init__(self, bin_dir, folder, rows, dim):
+        table = os.path.join(folder, "t.npy")
+        numpy.save(table, numpy.random.default_rng(1).standard_normal((rows, dim), dtype=numpy.float32))
+        self.process = subprocess.Popen(
+            [f"{bin_dir}/embedding-server", "--table", f"t={table}", "--grpc-address", "127.0.0.1:0", "--admin-address",
+             "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+        self.address, self.loads, self.failure = "", 0, ""
+        try:
+            self.await_ready()
+        except BaseException:  # a signal: nobody else knows of the process yet
+            self.close()
+            raise
+        threading.Thread(target=self.read_log, daemon=True).start()
+
+    def await_ready(self):
+        for line in self.process.stderr:
+            self.address = self.address or "".join(re.findall(r"listening grpc=(\S+)", line))
+            if " ready " in line:
+                return
+        raise RuntimeError(f"the server ended with exit code {self.process.wait()} before it was ready")
+
+    def read_log(self):
+        for line in self.process.stderr:
+            if "table loaded" in line:
+                self.loads += 1
+            elif "load failed" in line:
+                self.failure = line
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+class Swaps:
+    """Reloads the table again and again while a window lasts: by SIGHUP, as starting a client each time would cost callers as
+    much as the reload does."""
+
+    def __init__(self, server, every):
+        self.server, self.every = server, every
 
     def __enter__(self):
+        self.before = self.server.loads
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
+        return self
 
     def run(self):
-        while not self.failure and not self.ended.wait(self.every):
-            done = subprocess.run(self.command, check=False, capture_output=True, text=True)
-            if done.returncode == 0:
-                self.count += 1
-            else:
-                self.failure = done.stderr
+        while not self.ended.wait(self.every):
+            self.server.process.send_signal(signal.SIGHUP)
 
     def __exit__(self, *_):
         self.ended.set()
         self.thread.join()
-        if self.failure:
-            raise RuntimeError(f"{' '.join(self.command)}: {self.failure}")
-
-
-@contextlib.contextmanager
-def serving(bin_dir, rows, dim):
-    """The address of a server of our own with a table "t" of seeded normal numbers."""
-    with tempfile.TemporaryDirectory() as folder:
-        table = os.path.join(folder, "t.npy")
-        numpy.save(table, numpy.random.default_rng(1).standard_normal((rows, dim), dtype=numpy.float32))
-        server = subprocess.Popen(
-            [f"{bin_dir}/embedding-server", "--table", f"t={table}", "--table-root", folder, "--grpc-address",
-             "127.0.0.1:0", "--admin-address", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
-        try:
-            address = ""
-            for line in server.stderr:
-                address = address or "".join(re.findall(r"listening grpc=(\S+)", line))
-                if " ready " in line:
-                    break
-            threading.Thread(target=server.stderr.read, daemon=True).start()
-            yield address
-        finally:
-            server.terminate()
-            server.wait()
+        self.count = self.server.loads - self.before
+        if self.server.failure or not self.count:
+            raise RuntimeError(f"no reloads: {self.server.failure}")
 
 
 def window_pairs(bin_dir, windows, seconds, swap_every=1, batch=64, rows=50257, dim=768):
     """The peak rate in calls/s, then per pair of windows the p99 without swaps and with them, in us, and how many swaps."""
-    with serving(bin_dir, rows, dim) as address:
-        peak = load_test(bin_dir, address, batch, seconds)["answered_per_second"]
+    with contextlib.ExitStack() as stack:
+        server = Server(bin_dir, stack.enter_context(tempfile.TemporaryDirectory()), rows, dim)
+        stack.callback(server.close)
+        peak = load_test(bin_dir, server.address, batch, seconds)["answered_per_second"]
         yield peak
         rate = max(1, 0.2 * peak)
-        swaps = Swaps(bin_dir, address, swap_every)
         for _ in range(windows):
-            without = p99_us(load_test(bin_dir, address, batch, seconds, rate))
-            before = swaps.count
-            with swaps:
-                during = p99_us(load_test(bin_dir, address, batch, seconds, rate))
-            yield without, during, swaps.count - before
+            without = p99_us(load_test(bin_dir, server.address, batch, seconds, rate))
+            with Swaps(server, swap_every) as swaps:
+                during = p99_us(load_test(bin_dir, server.address, batch, seconds, rate))
+            yield without, during, swaps.count
 
 
 def main():
