@@ -28,7 +28,10 @@ void ExactRowsBuilder::Begin(const Shape& shape, const ReadRow& read) {
   codes_.emplace();
   status_ = codes_->Begin(shape.dtype, shape.num_rows, shape.dim,
                           [&](int64_t row, std::byte* to) { return read(row, to).ok(); });
-  if (!status_.ok()) codes_.reset();
+  if (status_.ok()) return;
+  // Whoever computes the rest later needs the room.
+  codes_.reset();
+  norms_ = {};
 }
 
 void ExactRowsBuilder::Add(const std::byte* rows, int64_t first_row, int64_t num_rows) {

@@ -187,6 +187,8 @@ TEST(ExactRowsTest, WithoutRoomForCodesTheTableLoadsAllTheSame) {
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_TRUE(OverBudgetOf(builder.status()).has_value()) << builder.status();
     EXPECT_FALSE(builder.complete());
+    // Neither does it keep what the next attempt needs.
+    EXPECT_EQ(TableMemoryUsed(), before + static_cast<int64_t>(bytes.size()));
     EXPECT_TRUE(OverBudgetOf(ComputeExactRows(**table, CodesOption::kOn, pool, {}).status()).has_value());
     const absl::StatusOr<ExactRows> rows = ComputeExactRows(**table, CodesOption::kOff, pool, {});
     ASSERT_TRUE(rows.ok());
