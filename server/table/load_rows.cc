@@ -61,6 +61,8 @@ class Loader {
     if (observer_ == nullptr) return;
     Scratch scratch;
     observer_->Begin({dtype_, layout_.num_rows, layout_.dim}, [&](int64_t row, std::byte* to) {
+      // Rows far apart take a slow disk seconds; the first lane ends the load.
+      if (progress_.stopped()) return absl::CancelledError("the load was stopped");
       return ReadPiece(static_cast<size_t>(row) * row_bytes_, row_bytes_, to, &scratch);
     });
   }

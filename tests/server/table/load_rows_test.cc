@@ -25,10 +25,11 @@ std::string Raw(const std::vector<T>& values) {
 class LoadRowsTest : public ::testing::TestWithParam<int> {
  protected:
   absl::StatusOr<LoadedRows> Load(const std::string& bytes, const RowLayout& layout, bool allow_non_finite = false,
-                                  SourceFile::ReadFunction read = {}, const LoadProgress& progress = {}) {
+                                  SourceFile::ReadFunction read = {}, const LoadProgress& progress = {},
+                                  RowObserver* observer = nullptr) {
     absl::StatusOr<SourceFile> file = SourceFile::Open(folder_.Write("f", bytes), std::move(read));
     if (!file.ok()) return file.status();
-    return LoadRows(*file, layout, allow_non_finite, pool_, progress);
+    return LoadRows(*file, layout, allow_non_finite, pool_, progress, observer);
   }
 
   TempFolder folder_;
@@ -158,6 +159,31 @@ TEST_P(LoadRowsTest, ProgressRisesToTheTotal) {
   ASSERT_EQ(seen.size(), 4u);
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
   EXPECT_EQ(seen.back(), kRows * kDim * 4);
+}
+
+// Reads rows before their turn until that fails.
+class EagerObserver final : public RowObserver {
+ public:
+  void Begin(const Shape& shape, const ReadRow& read) override {
+    std::vector<std::byte> row(static_cast<size_t>(shape.dim) * DtypeSize(shape.dtype));
+    while (rows_read < shape.num_rows && (status = read(rows_read, row.data())).ok()) ++rows_read;
+  }
+  void Add(const std::byte*, int64_t, int64_t num_rows) override { rows_added += num_rows; }
+
+  absl::Status status;
+  int64_t rows_read = 0;
+  std::atomic<int64_t> rows_added{0};
+};
+
+TEST_P(LoadRowsTest, StopsWhileAnObserverReadsAhead) {
+  std::atomic<int> asked{0};
+  EagerObserver observer;
+  const absl::StatusOr<LoadedRows> rows = Load(Raw(LargeTable()), {Dtype::kF32, kRows, kDim, 0, false}, false, {},
+                                               LoadProgress(nullptr, [&asked] { return ++asked > 3; }), &observer);
+  EXPECT_EQ(rows.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(observer.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(observer.rows_read, 3);
+  EXPECT_EQ(observer.rows_added, 0);
 }
 
 TEST_P(LoadRowsTest, NothingIsAllocatedForRowsThatTheFileDoesNotHold) {
