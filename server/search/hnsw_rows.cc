@@ -146,7 +146,9 @@ absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric met
   if (table.dim() <= kMostCodedDim) {
     rows.EstimateMean(sample);
     if (absl::Status s = rows.Encode(norms, inside, pool, stop); !s.ok()) return s;
-    if (rows.CodesTellRowsApart(sample)) {
+    const bool keep_codes = rows.CodesTellRowsApart(sample, stop);
+    if (stop && stop()) return absl::CancelledError("indexing was stopped");
+    if (keep_codes) {
       rows.inverse_norms_ = {};
     } else {
       rows.records_ = nullptr;
@@ -213,7 +215,7 @@ absl::Status HnswRows::Encode(const RowNorms& norms, const std::vector<bool>& in
   return stop && stop() ? absl::CancelledError("indexing was stopped") : absl::OkStatus();
 }
 
-bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& sample) const {
+bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& sample, const StopPredicate& stop) const {
   if (sample.empty()) return true;
   const size_t wanted = std::min(kSampledNeighbours, sample.size());
   const size_t step = std::max<size_t>(1, sample.size() / kSampledQueries);
@@ -223,7 +225,7 @@ bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& sample) const {
   size_t found = 0;
   size_t all = 0;
   HnswQuery query(*this);
-  for (size_t i = 0; i < sample.size(); i += step) {
+  for (size_t i = 0; i < sample.size() && !(stop && stop()); i += step) {
     query.SetRow(sample[i]);
     JudgeCodes(query, sample.data(), sample.size(), by_codes.data());
     WidenToF32(ElementTypeOf(table_->dtype()), table_->row(sample[i]), dim_, query.values_.data());

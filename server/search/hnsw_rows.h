@@ -117,8 +117,8 @@ class HnswRows {
   }
   void JudgeCodes(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const;
   void JudgeStored(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const;
-  // Whether among sampled rows those closest by codes are those closest by what is stored.
-  bool CodesTellRowsApart(const std::vector<uint32_t>& sample) const;
+  // Whether among sampled rows those closest by codes are those closest by what is stored. Stopped, it means nothing.
+  bool CodesTellRowsApart(const std::vector<uint32_t>& sample, const StopPredicate& stop) const;
 
   Metric metric_ = Metric::kCosine;
   const EmbeddingTable* table_ = nullptr;

@@ -159,5 +159,18 @@ TEST(HnswRowsOfATableTest, StopsWhenAsked) {
   EXPECT_EQ(rows.status().code(), absl::StatusCode::kCancelled);
 }
 
+// Of wide rows that takes seconds.
+TEST(HnswRowsOfATableTest, StopsWhileItLooksWhetherCodesWillDo) {
+  const auto table = TableOf(Dtype::kF32, 100, std::vector<float>(100000, 1.5f));
+  WorkerPool pool(1);
+  const RowNorms norms = ComputeRowNorms(*table, pool);
+  // Coding asks once for each 64 rows, and twice at the end.
+  int asked = 0;
+  const auto rows = HnswRows::Build(*table, Metric::kDot, norms, std::vector<bool>(1000, true), pool,
+                                    [&asked] { return ++asked > 30; });
+  EXPECT_EQ(rows.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_LE(asked, 32);
+}
+
 }  // namespace
 }  // namespace embedding
