@@ -48,6 +48,8 @@ const std::array<FamilyInfo, kNumFamilies> kFamilies = {{
      "Width of a loaded table's rows, in elements."},
     {Family::kTableSizeBytes, "embedding_table_size_bytes", Gauge, "bytes", "table",
      "Memory taken by a loaded table, in bytes."},
+    {Family::kTableIndexSizeBytes, "embedding_table_index_size_bytes", Gauge, "bytes", "table",
+     "Memory taken by the graph for approximate searches and the codes that it is walked by, in bytes; 0 without one."},
     {Family::kTableLoadSeconds, "embedding_table_load_duration_seconds", Gauge, "seconds", "table",
      "Time that loading the table took, in seconds."},
     {Family::kTableLoadedTimestamp, "embedding_table_loaded_timestamp_seconds", Gauge, "seconds", "table",

@@ -31,6 +31,7 @@ enum class Family : uint8_t {
   kTableRows,
   kTableDimensions,
   kTableSizeBytes,
+  kTableIndexSizeBytes,
   kTableLoadSeconds,
   kTableLoadedTimestamp,
   kTableInfo,
@@ -60,7 +61,7 @@ struct FamilyInfo {
   const char* help;
 };
 
-inline constexpr int kNumFamilies = 36;
+inline constexpr int kNumFamilies = 37;
 
 // In the order of Family.
 extern const std::array<FamilyInfo, kNumFamilies> kFamilies;

@@ -361,6 +361,7 @@ void Metrics::Impl::CollectTables(std::vector<MetricFamily>& out) const {
   MetricFamily rows = NewFamily(Family::kTableRows);
   MetricFamily dimensions = NewFamily(Family::kTableDimensions);
   MetricFamily size = NewFamily(Family::kTableSizeBytes);
+  MetricFamily index_size = NewFamily(Family::kTableIndexSizeBytes);
   MetricFamily load = NewFamily(Family::kTableLoadSeconds);
   MetricFamily loaded = NewFamily(Family::kTableLoadedTimestamp);
   MetricFamily info = NewFamily(Family::kTableInfo);
@@ -374,6 +375,8 @@ void Metrics::Impl::CollectTables(std::vector<MetricFamily>& out) const {
       AddValue(rows, NewSample(Family::kTableRows, {name}), static_cast<double>(table.rows));
       AddValue(dimensions, NewSample(Family::kTableDimensions, {name}), static_cast<double>(table.dim));
       AddValue(size, NewSample(Family::kTableSizeBytes, {name}), static_cast<double>(table.size_bytes));
+      AddValue(index_size, NewSample(Family::kTableIndexSizeBytes, {name}),
+               static_cast<double>(table.index_size_bytes));
       AddValue(load, NewSample(Family::kTableLoadSeconds, {name}), table.load_seconds);
       AddValue(loaded, NewSample(Family::kTableLoadedTimestamp, {name}), table.loaded_timestamp_seconds);
       AddValue(info,
@@ -387,7 +390,7 @@ void Metrics::Impl::CollectTables(std::vector<MetricFamily>& out) const {
     }
   }
   for (MetricFamily* family :
-       {&rows, &dimensions, &size, &load, &loaded, &info, &reloads, &last_successful, &last_success}) {
+       {&rows, &dimensions, &size, &index_size, &load, &loaded, &info, &reloads, &last_successful, &last_success}) {
     out.push_back(std::move(*family));
   }
   out.push_back(SingleValue(Family::kTablesMemoryBytes, static_cast<double>(TableMemoryUsed())));

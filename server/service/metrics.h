@@ -55,6 +55,7 @@ struct TableMetrics {
   std::string dtype;                    // F32, F16, BF16
   std::string format;
   std::string fingerprint;
+  int64_t index_size_bytes = 0;  // of the graph for approximate searches and the codes it is walked by; 0 without
 };
 
 struct BuildInfo {

@@ -44,6 +44,9 @@ TableMetrics MetricsOf(const Snapshot& snapshot) {
   metrics.dtype = std::string(DtypeName(table.dtype()));
   metrics.format = std::string(TableFormatName(table.format()));
   metrics.fingerprint = table.fingerprint();
+  if (snapshot.index != nullptr && snapshot.index->graph() != nullptr) {
+    metrics.index_size_bytes = snapshot.index->graph()->size_bytes;
+  }
   return metrics;
 }
 

@@ -7,6 +7,7 @@
 //   build                building the graph anew; the searches that follow use it
 //   search EFFORT K      all queries once, by all threads; also "ids", per query
 //   run EFFORT K SECONDS the same for at least so long; also "queries", how many
+//   per_call N           of an arm that takes several queries a call: so many from now on, instead of all it can
 #pragma once
 
 #include <chrono>
@@ -74,6 +75,14 @@ int AnswerCommands(Arm& arm, size_t num_queries) {
   while (std::cin >> command) {
     size_t effort = 0, k = 0;
     double least = 0;
+    if (command == "per_call") {
+      size_t count = 0;
+      if (!(std::cin >> count) || count < 1) Die("bad command");
+      if constexpr (requires { arm.SetQueriesPerCall(count); }) arm.SetQueriesPerCall(count);
+      std::printf("{\"seconds\":0}\n");
+      std::fflush(stdout);
+      continue;
+    }
     if (command != "build" && !(std::cin >> effort >> k)) Die("bad command");
     if (command == "run" && !(std::cin >> least)) Die("bad command");
     const auto start = std::chrono::steady_clock::now();

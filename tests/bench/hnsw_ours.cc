@@ -39,15 +39,15 @@ class Ours {
     index_ = MakeHnswIndex(*table_, BuildExactIndex(*table_, /*with_codes=*/true, pool_).value(), *std::move(parts));
   }
 
-  // In calls of as many queries as the server takes.
+  void SetQueriesPerCall(size_t count) { per_call_ = count; }
+
   void Search(size_t effort, size_t k, Ids* ids) {
-    constexpr size_t kMostQueries = 1024;
-    for (size_t begin = 0; begin < arguments_.num_queries(); begin += kMostQueries) {
+    for (size_t begin = 0; begin < arguments_.num_queries(); begin += per_call_) {
       NeighbourQuery query;
       query.metric = Metric::kDot;
       query.k = static_cast<int64_t>(k);
       if (effort > 0) query.effort = static_cast<int64_t>(effort);
-      for (size_t q = begin; q < arguments_.num_queries() && q < begin + kMostQueries; ++q) {
+      for (size_t q = begin; q < arguments_.num_queries() && q < begin + per_call_; ++q) {
         query.queries.push_back(
             {arguments_.queries.data() + q * static_cast<size_t>(arguments_.dim), ElementType::kF32});
       }
@@ -64,6 +64,7 @@ class Ours {
 
  private:
   const HnswArguments& arguments_;
+  size_t per_call_ = 1024;  // as many as the server takes
   const std::unique_ptr<EmbeddingTable> table_;
   WorkerPool pool_;
   std::unique_ptr<NeighbourIndex> index_;

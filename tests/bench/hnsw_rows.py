@@ -14,7 +14,7 @@ from measure import Program, summary
 NAMES = {"hnsw_qps_vs_hnswlib_r95", "hnsw_qps_vs_hnswlib_r99", "hnsw_build_vs_hnswlib"}
 RECALLS = {"hnsw_qps_vs_hnswlib_r95": 0.95, "hnsw_qps_vs_hnswlib_r99": 0.99}
 M, EF_CONSTRUCTION, K, QUERIES = 16, 200, 10, 1000
-MOST_EFFORT = 4096
+MOST_EFFORT = 1024
 EFFORT_OF_BUILDS = 100  # at which graphs of two builds are compared
 
 

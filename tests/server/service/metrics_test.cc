@@ -276,12 +276,14 @@ TEST(MetricsTest, TableOfTheSameNameReplacesTheFormerOne) {
   TableMetrics second = SomeTable("words");
   second.version = 2;
   second.rows = 20000;
+  second.index_size_bytes = 5200000;
   metrics.SetTable(second);
   EXPECT_EQ(FindFamily(metrics, "embedding_table_info").metric.size(), 1u);
   EXPECT_EQ(Gauge(metrics, "embedding_table_info", {{"table", "words"}, {"version", "2"}, {"dtype", "F16"}}), 1);
   EXPECT_EQ(Gauge(metrics, "embedding_table_rows", {{"table", "words"}}), 20000);
   EXPECT_EQ(Gauge(metrics, "embedding_table_dimensions"), 100);
   EXPECT_EQ(Gauge(metrics, "embedding_table_size_bytes"), 2000000);
+  EXPECT_EQ(Gauge(metrics, "embedding_table_index_size_bytes"), 5200000);
   EXPECT_EQ(Gauge(metrics, "embedding_table_load_duration_seconds"), 0.25);
   EXPECT_EQ(Gauge(metrics, "embedding_table_loaded_timestamp_seconds"), 1.7e9);
   EXPECT_EQ(Gauge(metrics, "embedding_table_last_reload_successful"), 1);
