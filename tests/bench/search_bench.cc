@@ -5,11 +5,12 @@
 //
 // Both files are raw little-endian F32. Prints "ready" and the name of the kernels that OpenBLAS chose, then answers
 // each line of stdin with a line of JSON that holds "seconds":
-//   search FIRST COUNT K     neighbours by dot product of queries [FIRST, FIRST + COUNT); also "ids", per query
+//   search FIRST COUNT K     neighbours by dot product of queries [FIRST, FIRST + COUNT); also "ids", per query, and
+//                            "survivors": rows that the codes left to be scored, of all queries together
 //   sgemm FIRST COUNT K ROWS a textbook scan: OpenBLAS sgemm over blocks of so many rows, the best k kept per query
 //   read                     one sum over all words of the float32 rows, by as many threads
-//   read_codes               the same over as many bytes as the codes have
-//   build_codes              coding all rows
+//   read_codes               the same over as many bytes as a search reads: the codes, and three floats known of each
+//   row build_codes              coding all rows
 #include <cblas.h>
 
 #include <algorithm>
@@ -76,7 +77,7 @@ class Bench {
     openblas_set_num_threads(threads);
   }
 
-  double Search(size_t first, size_t count, int64_t k, Ids* ids) {
+  double Search(size_t first, size_t count, int64_t k, Ids* ids, int64_t* survivors) {
     NeighbourQuery query;
     query.metric = Metric::kDot;
     query.k = k;
@@ -86,6 +87,7 @@ class Bench {
     index_->Start(std::move(query), pool_, {}, [&](NeighbourResult found) { promise.set_value(std::move(found)); });
     const NeighbourResult result = promise.get_future().get();
     const double seconds = SecondsSince(start);
+    *survivors = result.stats.rows_rescored;
     for (const auto& neighbours : result.neighbours) {
       ids->emplace_back();
       for (const Neighbour& neighbour : neighbours) ids->back().push_back(neighbour.id);
@@ -166,7 +168,9 @@ class Bench {
   }
 
   size_t row_bytes() const { return static_cast<size_t>(table_->size_bytes()); }
-  size_t code_bytes() const { return row_bytes() / sizeof(float); }
+  size_t code_bytes() const {
+    return row_bytes() / sizeof(float) + 3 * sizeof(float) * static_cast<size_t>(table_->num_rows());
+  }
   size_t num_queries() const { return queries_.size() / static_cast<size_t>(table_->dim()); }
 
  private:
@@ -178,14 +182,15 @@ class Bench {
   const std::unique_ptr<NeighbourIndex> index_;
 };
 
-void Print(double seconds, const Ids& ids) {
+void Print(double seconds, const Ids& ids, int64_t survivors = 0) {
   std::string list;
   for (const auto& of_query : ids) {
     list += list.empty() ? "[" : ",[";
     for (size_t i = 0; i < of_query.size(); ++i) list += (i == 0 ? "" : ",") + std::to_string(of_query[i]);
     list += "]";
   }
-  std::printf("{\"seconds\":%.9f,\"ids\":[%s]}\n", seconds, list.c_str());
+  std::printf("{\"seconds\":%.9f,\"survivors\":%lld,\"ids\":[%s]}\n", seconds, static_cast<long long>(survivors),
+              list.c_str());
   std::fflush(stdout);
 }
 
@@ -210,8 +215,9 @@ int Main(Bench& bench) {
     size_t first = 0, count = 0, k = 0;
     if (!(std::cin >> first >> count >> k) || k < 1 || first + count > bench.num_queries()) Die("bad command");
     double seconds = 0;
+    int64_t survivors = 0;
     if (command == "search") {
-      seconds = bench.Search(first, count, static_cast<int64_t>(k), &ids);
+      seconds = bench.Search(first, count, static_cast<int64_t>(k), &ids, &survivors);
     } else if (command == "sgemm") {
       int64_t block_rows = 0;
       if (!(std::cin >> block_rows) || block_rows < 1) Die("bad command");
@@ -219,7 +225,7 @@ int Main(Bench& bench) {
     } else {
       Die("unknown command " + command);
     }
-    Print(seconds, ids);
+    Print(seconds, ids, survivors);
   }
   return 0;
 }
