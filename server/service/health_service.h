@@ -1,6 +1,6 @@
 // grpc.health.v1: Check and Watch.
 //
-// Not gRPC's own health service: in 1.51 that runs on callback threads, which sleep 100 ms when idle, and its open
+// Not gRPC's own health service: in 1.51 that runs on callback threads of its own, and its open
 // Watch calls would hold up every shutdown until the drain timeout.
 #pragma once
 
