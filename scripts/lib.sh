@@ -12,7 +12,7 @@ BUILD_PACKAGES=(
 TEST_PACKAGES=(python3 python3-numpy python3-grpcio python3-protobuf python3-venv curl jq prometheus)
 ARM64_PACKAGES=(g++-aarch64-linux-gnu qemu-user-static libhwy-dev googletest)
 IMAGE_PACKAGES=(buildah debootstrap)
-BENCH_PACKAGES=(python3 python3-numpy python3-venv libhiredis-dev libhnswlib-dev redis-server libopenblas-dev)
+BENCH_PACKAGES=(python3 python3-dev python3-numpy python3-venv libhiredis-dev libhnswlib-dev redis-server libopenblas-dev)
 CLANG_PACKAGES=(clang-14 llvm-14)  # llvm-14: names in sanitizer reports
 LINT_PACKAGES=(clang-14 clang-format-14 clang-tidy-14 shellcheck python3 prometheus)
 
