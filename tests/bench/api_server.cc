@@ -7,6 +7,7 @@
 // SIZE: bytes of an answer; answers cycle through 150 MB. PARKED: calls that wait for callers. Prints the address and
 // serves /textbook.Embeddings/Lookup until stdin ends.
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

@@ -9,7 +9,7 @@ import time
 
 import word_vectors
 from exact_peers import Faiss, Sgemm, has_faiss
-from measure import Program, summary
+from measure import Program, ratio_of_times, summary
 
 SHAPES = {"50257x768": (50257, 768), "1000000x128": (1000000, 128)}
 NAMES = {"exact_1q_vs_f32_read_50257x768", "exact_1q_vs_faiss_50257x768", "exact_64q_vs_best_50257x768", "exact_bandwidth",
@@ -58,13 +58,6 @@ def alternate(rounds, **arms):
     return taken
 
 
-def result(name, ours, peer, scale=1e3, unit="ms"):
-    """ratio: peer's time over ours."""
-    ratio, spread = summary([p / o for o, p in zip(ours, peer)])
-    return {"name": name, "ours": statistics.median(ours) * scale, "peer": statistics.median(peer) * scale, "ratio": ratio,
-            "spread": spread, "unit": unit}
-
-
 def same_ids(ours, theirs, where):
     """float32 scores of a peer may swap neighbours that are equal within its rounding: sets are compared, and counted."""
     different = sum(set(a) != set(b) for a, b in zip(ours, theirs))
@@ -92,7 +85,7 @@ def measure(folder, names, quick, scratch):
         with Program(program, *files) as bench:
             taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
                               read=lambda _: bench.ask("read_codes")["seconds"])
-            yield result("exact_bandwidth", taken["ours"], taken["read"])
+            yield ratio_of_times("exact_bandwidth", taken["ours"], taken["read"])
         os.remove(files[0])
     if "exact_1q_vs_faiss_341k_x100" in names and has_faiss():
         yield from words_vs_faiss(program, rounds, threads, scratch)
@@ -150,11 +143,11 @@ def measure_small(names, bench, program, files, rounds, threads):
     if "exact_1q_vs_f32_read_50257x768" in names:
         taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
                           read=lambda _: bench.ask("read")["seconds"])
-        yield result("exact_1q_vs_f32_read_50257x768", taken["ours"], taken["read"])
+        yield ratio_of_times("exact_1q_vs_f32_read_50257x768", taken["ours"], taken["read"])
     if "codes_build_vs_read" in names:
         taken = alternate(max(5, rounds // 3), ours=lambda _: bench.ask("build_codes")["seconds"],
                           read=lambda _: bench.ask("read")["seconds"])
-        yield result("codes_build_vs_read", taken["ours"], taken["read"])
+        yield ratio_of_times("codes_build_vs_read", taken["ours"], taken["read"])
     if "exact_1q_vs_faiss_50257x768" in names and has_faiss():
         yield one_query_vs_faiss("exact_1q_vs_faiss_50257x768", bench, files, rounds, threads)
     if "exact_64q_vs_best_50257x768" in names:
@@ -166,7 +159,7 @@ def one_query_vs_faiss(name, bench, files, rounds, threads):
         same_ids(bench.ask("search 0 64 10")["ids"], peer.search(0, 64, 10)["ids"], name)
         taken = alternate(rounds, ours=lambda turn: bench.ask(f"search {turn} 1 10")["seconds"],
                           faiss=lambda turn: peer.search(turn, 1, 10)["seconds"])
-        return result(name, taken["ours"], taken["faiss"], unit=f"ms, {peer}")
+        return ratio_of_times(name, taken["ours"], taken["faiss"], unit=f"ms, {peer}")
 
 
 def many_queries_vs_best(bench, program, files, rounds, threads):
@@ -185,5 +178,5 @@ def many_queries_vs_best(bench, program, files, rounds, threads):
     flops = 2 * count * int(files[1]) * int(files[2])
     for peer_name, peer in peers.items():
         print(f"note: {name}: {peer}: {flops / statistics.median(taken[peer_name]) / 1e9:.3g} GFLOP/s", file=sys.stderr)
-    return result(name, taken["ours"], taken[best],
+    return ratio_of_times(name, taken["ours"], taken[best],
                   unit=f"ms, {peers[best]}, {flops / statistics.median(taken[best]) / 1e9:.3g} GFLOP/s")

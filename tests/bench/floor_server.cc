@@ -4,8 +4,9 @@
 //
 //   floor_server ROWS DIM BATCH [THREADS [REFERENCED_PIECE_BYTES]]
 //
-// THREADS: those that poll; 0 = as embedding-server has by itself. Prints "ADDRESS" of the port and serves until stdin
-// ends. Floor: /embedding.bench.Floor/Lookup, any request.
+// THREADS: those that poll; 0 = as embedding-server has by itself. REFERENCED_PIECE_BYTES: instead of that of
+// row_references.h. Prints "ADDRESS" of the port and serves until stdin ends. Floor: /embedding.bench.Floor/Lookup, any
+// request.
 #include <sys/types.h>
 
 #include <atomic>

@@ -9,7 +9,7 @@ import sys
 import time
 
 import word_vectors
-from measure import Program, summary
+from measure import Program, in_turns, summary
 
 NAMES = {"hnsw_qps_vs_hnswlib_r95", "hnsw_qps_vs_hnswlib_r99", "hnsw_build_vs_hnswlib"}
 RECALLS = {"hnsw_qps_vs_hnswlib_r95": 0.95, "hnsw_qps_vs_hnswlib_r99": 0.99}
@@ -125,19 +125,6 @@ def further_peers(table, queries, threads):
             print(f"SKIPPED: {kind.NAME} of PyPI did NOT run: {why}", file=sys.stderr)
 
 
-def in_turns(rounds, ours, peer):
-    """Pairs of what both give, A B B A ..., without the first pair."""
-    pairs = []
-    for turn in range(rounds + 1):
-        if turn % 2 == 0:
-            a, b = ours(), peer()
-        else:
-            b, a = peer(), ours()
-        if turn > 0:
-            pairs.append((a, b))
-    return pairs
-
-
 def row(name, pairs, ratios, unit):
     ratio, spread = summary(ratios)
     ours, peer = zip(*pairs)
@@ -175,7 +162,8 @@ def measure_searches(names, ours, peer, exact, quick, others):
     results = []
     for name in names:
         efforts = [smallest_effort(arm.search, exact, RECALLS[name])[0] for arm in (ours, peer)]
-        pairs = in_turns(5 if quick else 9, lambda: ours.rate(efforts[0], 1), lambda: peer.rate(efforts[1], 1))
+        taken = in_turns(5 if quick else 9, ours=lambda _: ours.rate(efforts[0], 1), peer=lambda _: peer.rate(efforts[1], 1))
+        pairs = list(zip(taken["ours"], taken["peer"]))
         results.append(row(name, pairs, [a / b for a, b in pairs], f"queries/s at effort {efforts[0]} and {efforts[1]}"))
     # Those in Python are not measured in turns with ours: for an idea of where they stand.
     for other, seconds in others() if names else ():
