@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 
 #include "grpcpp/support/byte_buffer.h"
@@ -13,15 +12,13 @@
 
 namespace embedding {
 
-// An answer whose pieces (rows, or rows one behind the other) are so long in the mean is referenced, any other copied.
+// An answer whose pieces (rows, or rows one behind the other) are so long on average is referenced, any other copied.
 //
 // A copy costs a pass over bytes that the kernel then finds in the cache; a piece some 0.2 us in the library, and the
 // kernel's copy takes the cache misses instead. Of 64 or 256 random F32 rows a call, references against copies,
 // server's CPU: rows of 3 KiB 1.06 to 1.18, 4 KiB 0.95 to 1.03, 8 KiB 0.82 to 0.90, 16 KiB 0.70 to 0.76 (Intel Xeon
 // with AVX-512, gRPC 1.51.1, loopback). Prefetching the rows changed none of it.
 inline constexpr size_t kReferencedPieceBytes = 8192;
-// No piece is so long: all rows are copied.
-inline constexpr size_t kNoReferencedPieces = std::numeric_limits<size_t>::max();
 
 // How many pieces the first row_bytes bytes of the rows that ids names are; see ReferToRows.
 size_t CountPieces(const EmbeddingTable& table, std::span<const int64_t> ids, size_t row_bytes);
