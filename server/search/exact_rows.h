@@ -35,7 +35,8 @@ class ExactRowsBuilder final : public RowObserver {
   void Begin(const Shape& shape, const ReadRow& read) override;
   void Add(const std::byte* rows, int64_t first_row, int64_t num_rows) override;
 
-  // After Begin: RESOURCE_EXHAUSTED if there is no memory for the codes, as BuildRowCodes says; then Add does nothing.
+  // After Begin: RESOURCE_EXHAUSTED if there is no memory for the codes, as BuildRowCodes says; DATA_LOSS if a row of
+  // the sample could not be read. Add then does nothing.
   const absl::Status& status() const { return status_; }
   // Whether all rows were seen, so that Take may be called, once.
   bool complete() const;

@@ -61,7 +61,9 @@ class HnswSearch : public std::enable_shared_from_this<HnswSearch> {
   bool ScanIsNoMoreWork() const;
   // One lane: takes queries until none is left.
   void WalkQueries();
+  // The same where every row may be kept: the walks take turns.
   void WalkInTurns(std::span<const std::unique_ptr<HnswWalk>> walks);
+  // The same with a filter, one query after the other.
   void WalkAmong(HnswWalk& walk);
   // Scores what a walk found. False: the exact search has to answer.
   bool Answer(size_t query, std::span<const WalkedRow> found, const HnswQuery& walked);

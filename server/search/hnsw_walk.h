@@ -1,8 +1,8 @@
 // One walk through a graph of rows, from its entry to the rows closest to a query.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -69,7 +69,7 @@ class HnswWalk {
 
   // From the entry to the lowest level.
   WalkedRow Descend();
-  // The same on any level.
+  // Start, Follow and Take on any level.
   template <class Level>
   void StartOn(const Level& level, WalkedRow from, size_t effort);
   template <class Level>

@@ -58,8 +58,8 @@ struct GraphFacts {
   Metric metric = Metric::kCosine;  // the one that the graph is for: searches by others are exact
   int m = 0;
   int ef_construction = 0;
-  int64_t size_bytes = 0;
-  double seconds = 0;  // that building or reading it took
+  int64_t size_bytes = 0;  // of the graph, and of the codes that it is walked by
+  double seconds = 0;      // that building or reading it took
   bool from_file = false;
 };
 

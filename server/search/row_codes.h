@@ -37,7 +37,7 @@ struct RowCodes {
 // Codes rows in any order. Begin first, then every row once with its norm (row_norms.h), then Finish.
 class RowCodesBuilder {
  public:
-  // Gives one row as it lies in memory; false: it could not, and neither can Begin.
+  // Writes one row, as it lies in memory, to `to`: [dim] of dtype. False: it could not be read.
   using ReadRow = std::function<bool(int64_t row, std::byte* to)>;
 
   // Reads the sample, and takes the memory: RESOURCE_EXHAUSTED as BuildRowCodes. DATA_LOSS if read gave up.
@@ -62,7 +62,7 @@ class RowCodesBuilder {
   std::vector<int64_t> zero_rows_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Reads the table once (twice where rows are not F32), in parallel. Not to be called from a worker of the pool.
+// Reads the table once, in parallel. Not to be called from a worker of the pool.
 // RESOURCE_EXHAUSTED if the system has no memory for the codes, or they do not fit beside the tables (OverBudgetOf).
 // CANCELLED once stop, asked between blocks from any worker, says so.
 absl::StatusOr<RowCodes> BuildRowCodes(const EmbeddingTable& table, const RowNorms& norms, WorkerPool& pool,

@@ -18,9 +18,9 @@
 namespace embedding {
 
 // How many threads poll where nothing is said, of a process that may use `threads` CPUs (>= 1): half of them, rounded
-// up. Threads that share a queue wake each other for each event, and what they take lacks who sends: with two CPUs for
-// server and clients together one thread answers 1.1 to 1.4 times the lookups that two do, for 0.7 to 0.87 of the CPU
-// time. A machine that serves lookups alone to clients elsewhere may want more.
+// up. Threads that share a queue wake each other for each event, and take CPU time from clients on the same machine:
+// with two CPUs for server and clients together one thread answers 1.1 to 1.4 times the lookups that two do, for 0.7 to
+// 0.87 of the CPU time. A machine that serves lookups alone to clients elsewhere may want more.
 inline int PollingThreadsFor(int threads) { return (threads + 1) / 2; }
 
 class RpcServer {
