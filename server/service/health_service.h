@@ -1,7 +1,7 @@
 // grpc.health.v1: Check and Watch.
 //
-// Not gRPC's own health service: in 1.51 that runs on callback threads of its own, and its open
-// Watch calls would hold up every shutdown until the drain timeout.
+// Not gRPC's own health service: in 1.51 that runs on callback threads of its own, and its open Watch calls would hold
+// up every shutdown until the drain timeout.
 #pragma once
 
 #include <map>

@@ -4,8 +4,8 @@
 
 rows, width: milliseconds of one query against the number of rows V and their width d; k and batch: against neighbours and queries a
 call, on 50,257 x 768 and 1,000,000 x 128; clients: queries/s against callers, with shared passes and without. Normal rows, dot product,
-searches that follow each other, medians. survivors: rows a query that the codes left to be scored, on normal rows, the sample table and the word vectors,
-by dot product and as cosine.
+searches that follow each other, medians. survivors: rows a query that the codes left to be scored, on normal rows, the sample table and
+the word vectors, by dot product and as cosine.
 """
 import json
 import os
@@ -109,7 +109,6 @@ def survivors(folder):
 
 def sample():
     """The rows of the sample table, by the header of its safetensors file."""
-
     name = next(name for name in sorted(os.listdir(SAMPLE)) if name.endswith(".safetensors"))
     with open(os.path.join(SAMPLE, name), "rb") as file:
         size = int.from_bytes(file.read(8), "little")

@@ -1,4 +1,4 @@
-"""How the cost of a Lookup grows, by hand (needs numpy):
+"""How the cost of a Lookup grows: the tables of docs/benchmarks.md, by hand (needs numpy):
 
   python3 tests/bench/scaling.py BIN_FOLDER [batch] [rows] [clients] [ids]
 

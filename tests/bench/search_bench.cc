@@ -9,8 +9,8 @@
 //                            "survivors": rows that the codes left to be scored, of all queries together
 //   sgemm FIRST COUNT K ROWS a textbook scan: OpenBLAS sgemm over blocks of so many rows, the best k kept per query
 //   read                     one sum over all words of the float32 rows, by as many threads
-//   read_codes               the same over as many bytes as a search reads: the codes, and three floats known of each
-//   row build_codes              coding all rows
+//   read_codes               the same over as many bytes as a search reads: the codes, and three floats for each row
+//   build_codes              coding all rows
 #include <cblas.h>
 
 #include <algorithm>
