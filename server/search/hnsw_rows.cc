@@ -1,8 +1,8 @@
 #include "server/search/hnsw_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "server/kernels/canonical.h"
 #include "server/kernels/row_pairs.h"
 #include "server/search/scan_blocks.h"
+#include "server/search/top_k.h"
 #include "server/table/private_memory.h"
 
 namespace embedding {
@@ -17,10 +18,13 @@ namespace {
 
 // Above, dot products with bytes could pass 2^31.
 constexpr int64_t kMostCodedDim = 65536;
-// What the closest rows of some are looked for in, to see whether codes find them.
+// What the mean is estimated from.
 constexpr size_t kSampledRows = 2048;
-constexpr size_t kSampledQueries = 64;
+// Of so many rows the closest ones are looked for, to see whether codes find them.
+constexpr size_t kSampledQueries = 32;
 constexpr size_t kSampledNeighbours = 10;
+// Compared with all of those before the next ones.
+constexpr size_t kComparedRows = 256;
 // Of those neighbours, the share that codes must find. A walk keeps many more candidates than it returns, which makes
 // up for codes that confuse some; where codes confuse most, no effort does.
 constexpr double kWantedShare = 0.8;
@@ -146,7 +150,7 @@ absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric met
   if (table.dim() <= kMostCodedDim) {
     rows.EstimateMean(sample);
     if (absl::Status s = rows.Encode(norms, inside, pool, stop); !s.ok()) return s;
-    const bool keep_codes = rows.CodesTellRowsApart(sample, stop);
+    const bool keep_codes = rows.CodesTellRowsApart(all, pool, stop);
     if (stop && stop()) return absl::CancelledError("indexing was stopped");
     if (keep_codes) {
       rows.inverse_norms_ = {};
@@ -215,33 +219,70 @@ absl::Status HnswRows::Encode(const RowNorms& norms, const std::vector<bool>& in
   return stop && stop() ? absl::CancelledError("indexing was stopped") : absl::OkStatus();
 }
 
-bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& sample, const StopPredicate& stop) const {
-  if (sample.empty()) return true;
-  const size_t wanted = std::min(kSampledNeighbours, sample.size());
-  const size_t step = std::max<size_t>(1, sample.size() / kSampledQueries);
-  std::vector<float> by_codes(sample.size());
-  std::vector<float> stored(sample.size());
-  std::vector<uint32_t> order(sample.size());
+bool HnswRows::CodesTellRowsApart(const std::vector<uint32_t>& rows, WorkerPool& pool,
+                                  const StopPredicate& stop) const {
+  if (rows.size() < 2) return true;
+  const size_t wanted = std::min(kSampledNeighbours, rows.size() - 1);
+  std::vector<uint32_t> asked;
+  const size_t step = std::max<size_t>(1, rows.size() / kSampledQueries);
+  for (size_t i = 0; i < rows.size() && asked.size() < kSampledQueries; i += step) asked.push_back(rows[i]);
+
+  // Of all rows: among some, the closest would be farther apart than they are.
+  using Closest = std::vector<TopK>;  // [asked]; higher is closer, as of a dot product
+  Closest by_codes(asked.size(), TopK(Metric::kDot, wanted));
+  Closest stored = by_codes;
+  Mutex mutex;
+  BlockCounter blocks(static_cast<int64_t>(rows.size()), kComparedRows);
+  pool.RunAndWait(pool.num_threads(), [&](int) {
+    Closest lane_by_codes(asked.size(), TopK(Metric::kDot, wanted));
+    Closest lane_stored = lane_by_codes;
+    std::vector<HnswQuery> queries(asked.size(), HnswQuery(*this));
+    for (size_t i = 0; i < asked.size(); ++i) SetCodesAndValues(asked[i], queries[i]);
+    std::array<float, kComparedRows> closeness;
+    int64_t begin;
+    int64_t end;
+    while (!(stop && stop()) && blocks.Take(&begin, &end)) {
+      const uint32_t* ids = rows.data() + begin;
+      const auto count = static_cast<size_t>(end - begin);
+      const auto add = [&](uint32_t query, TopK& closest) {
+        for (size_t n = 0; n < count; ++n) {
+          if (ids[n] != query) closest.Add({ids[n], closeness[n]});
+        }
+      };
+      for (size_t i = 0; i < asked.size(); ++i) {
+        JudgeCodes(queries[i], ids, count, closeness.data());
+        add(asked[i], lane_by_codes[i]);
+        JudgeStored(queries[i], ids, count, closeness.data());
+        add(asked[i], lane_stored[i]);
+      }
+    }
+    MutexLock lock(&mutex);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      by_codes[i].Merge(std::move(lane_by_codes[i]));
+      stored[i].Merge(std::move(lane_stored[i]));
+    }
+  });
+  if (stop && stop()) return true;
+
   size_t found = 0;
-  size_t all = 0;
   HnswQuery query(*this);
-  for (size_t i = 0; i < sample.size() && !(stop && stop()); i += step) {
-    query.SetRow(sample[i]);
-    JudgeCodes(query, sample.data(), sample.size(), by_codes.data());
-    WidenToF32(ElementTypeOf(table_->dtype()), table_->row(sample[i]), dim_, query.values_.data());
-    JudgeStored(query, sample.data(), sample.size(), stored.data());
-    for (size_t n = 0; n < order.size(); ++n) order[n] = static_cast<uint32_t>(n);
-    const auto last = order.begin() + static_cast<ptrdiff_t>(wanted - 1);
-    std::nth_element(order.begin(), last, order.end(),
-                     [&](uint32_t a, uint32_t b) { return by_codes[a] > by_codes[b]; });
-    std::vector<float> sorted = stored;
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(wanted - 1), sorted.end(),
-                     std::greater<>());
-    // Counted by values, so that rows that tie are as good as each other.
-    for (auto at = order.begin(); at <= last; ++at) found += stored[*at] >= sorted[wanted - 1] ? 1 : 0;
-    all += wanted;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    SetCodesAndValues(asked[i], query);
+    const float least = stored[i].TakeSorted().back().score;
+    for (const Neighbour& row : by_codes[i].TakeSorted()) {
+      // Counted by values, so that rows that tie are as good as each other.
+      const auto id = static_cast<uint32_t>(row.id);
+      float closeness;
+      JudgeStored(query, &id, 1, &closeness);
+      found += closeness >= least ? 1 : 0;
+    }
   }
-  return static_cast<double>(found) >= kWantedShare * static_cast<double>(all);
+  return static_cast<double>(found) >= kWantedShare * static_cast<double>(wanted * asked.size());
+}
+
+void HnswRows::SetCodesAndValues(uint32_t row, HnswQuery& query) const {
+  query.SetRow(row);
+  WidenToF32(ElementTypeOf(table_->dtype()), table_->row(row), dim_, query.values_.data());
 }
 
 void HnswRows::Judge(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const {

@@ -117,8 +117,11 @@ class HnswRows {
   }
   void JudgeCodes(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const;
   void JudgeStored(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const;
-  // Whether among sampled rows those closest by codes are those closest by what is stored. Stopped, it means nothing.
-  bool CodesTellRowsApart(const std::vector<uint32_t>& sample, const StopPredicate& stop) const;
+  // Whether, for some of the rows, the closest of all by codes are the closest by what is stored. Reads the table once.
+  // Stopped, it means nothing.
+  bool CodesTellRowsApart(const std::vector<uint32_t>& rows, WorkerPool& pool, const StopPredicate& stop) const;
+  // Makes a row the query of JudgeCodes and of JudgeStored, for the latter of its own length.
+  void SetCodesAndValues(uint32_t row, HnswQuery& query) const;
 
   Metric metric_ = Metric::kCosine;
   const EmbeddingTable* table_ = nullptr;

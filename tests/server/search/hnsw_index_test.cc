@@ -31,9 +31,25 @@ constexpr int64_t kRows = 20000;
 constexpr int64_t kDim = 24;
 constexpr int kBuildThreads = 2;
 
-enum class Shape { kGaussian, kClustered };
+// kGroups: 400 of them, whose rows differ by a thousandth, for any seed at the same places.
+enum class Shape { kGaussian, kClustered, kGroups };
+
+std::vector<float> GroupedValues(int64_t num_rows, uint64_t seed) {
+  std::normal_distribution<float> normal;
+  std::mt19937_64 places(20261130);
+  std::vector<float> centres(400 * kDim);
+  for (float& x : centres) x = normal(places);
+  std::mt19937_64 random(seed);
+  std::vector<float> values;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const size_t centre = random() % 400 * kDim;
+    for (size_t j = 0; j < kDim; ++j) values.push_back(centres[centre + j] + 1e-3f * normal(random));
+  }
+  return values;
+}
 
 std::vector<float> Values(Shape shape, int64_t num_rows, uint64_t seed) {
+  if (shape == Shape::kGroups) return GroupedValues(num_rows, seed);
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> centres(50 * kDim);
@@ -138,6 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
         RecallCase{"GaussianEuclidean", Shape::kGaussian, Dtype::kF32, Metric::kEuclidean, 0.6, 0.9, 0.97},
         RecallCase{"ClusteredCosine", Shape::kClustered, Dtype::kF32, Metric::kCosine, 0.4, 0.6, 0.85},
         RecallCase{"ClusteredEuclidean", Shape::kClustered, Dtype::kF32, Metric::kEuclidean, 0.4, 0.6, 0.85},
+        RecallCase{"SmallTightGroups", Shape::kGroups, Dtype::kF32, Metric::kCosine, 0.85, 0.95, 0.97},
         RecallCase{"HalfPrecision", Shape::kGaussian, Dtype::kF16, Metric::kCosine, 0.6, 0.9, 0.97},
         RecallCase{"Integers", Shape::kGaussian, Dtype::kI8, Metric::kEuclidean, 0.6, 0.9, 0.97}),
     [](const auto& test) { return std::string(test.param.name); });
