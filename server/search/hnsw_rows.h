@@ -71,7 +71,7 @@ class HnswQuery {
 // Immutable once built, so it may be shared between threads.
 class HnswRows {
  public:
-  // Reads the table once; not to be called from a worker of the pool. inside: as HnswOutsiders; the others are never
+  // Reads the table twice; not to be called from a worker of the pool. inside: as HnswOutsiders; the others are never
   // judged. RESOURCE_EXHAUSTED as AllocatePrivate, CANCELLED once stop, asked from any worker, says so.
   static absl::StatusOr<HnswRows> Build(const EmbeddingTable& table, Metric metric, const RowNorms& norms,
                                         const std::vector<bool>& inside, WorkerPool& pool,
