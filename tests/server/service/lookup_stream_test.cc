@@ -284,12 +284,13 @@ TEST_F(LookupStreamTest, AStreamEndsWithItsOwnDeadlineOnly) {
 }
 
 TEST_F(LookupStreamTest, ADrainAnswersWhatWasTakenAndSaysWhyItEnds) {
-  // Both workers wait, so that the long item is taken and not answered when the drain begins.
-  std::atomic<bool> go{false};
+  // Both workers wait, so that the long item is taken and not answered when the drain begins. One of them may look once
+  // more when this function has returned.
+  const auto go = std::make_shared<std::atomic<bool>>(false);
   services_.pool.Submit(
       2,
-      [&](int) {
-        while (!go.load()) std::this_thread::yield();
+      [go](int) {
+        while (!go->load()) std::this_thread::yield();
       },
       [] {});
   grpc::ClientContext context;
@@ -298,7 +299,7 @@ TEST_F(LookupStreamTest, ADrainAnswersWhatWasTakenAndSaysWhyItEnds) {
   while (services_.admission.queued_searches() == 0) std::this_thread::yield();
   rpc_->BeginDrain();
   EXPECT_EQ(rpc_->undrained_calls(), 1);
-  go.store(true);
+  go->store(true);
   v1::LookupStreamResponse response;
   ASSERT_TRUE(stream->Read(&response));
   EXPECT_EQ(response.outcome_case(), v1::LookupStreamResponse::kLookup);
