@@ -13,7 +13,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "server/search/hnsw_file.h"
 #include "server/table/table_memory.h"
@@ -312,21 +311,6 @@ TEST(HnswIndexTest, RowsOutsideOfTheGraphAreFound) {
   EXPECT_EQ(exact.neighbours[0][0], found.neighbours[0][0]);
 }
 
-TEST(HnswIndexTest, SearchesAtTheSameTimeAnswerAsAlone) {
-  Gaussian& shared = Shared();
-  const auto alone = Search(*shared.index, shared.Query(10, 50), shared.pool).neighbours;
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 5; ++round) {
-        EXPECT_EQ(Search(*shared.index, shared.Query(10, 50), shared.pool).neighbours, alone);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(HnswIndexTest, StoppedSearchSaysSo) {
   Gaussian& shared = Shared();
   std::atomic<int> polls{0};
@@ -373,29 +357,6 @@ TEST(HnswIndexTest, GraphAndCodesCountAgainstTheMemoryOfTables) {
     EXPECT_TRUE(OverBudgetOf(parts.status()).has_value()) << parts.status();
   }
   EXPECT_EQ(TableMemoryUsed(), used);
-}
-
-// Which threads insert rows, and in which order they come by, changes no link.
-TEST(HnswIndexTest, AnyNumberOfThreadsBuildsTheSameGraph) {
-  const Gaussian& shared = Shared();
-  for (const Metric metric : {Metric::kCosine, Metric::kEuclidean}) {
-    std::vector<std::vector<uint32_t>> links;
-    for (const int threads : {1, 2, 5}) {
-      WorkerPool pool(threads);
-      const auto parts = BuildHnswParts(*shared.table, {metric, 8, 40}, pool);
-      ASSERT_TRUE(parts.ok());
-      const HnswGraph& graph = parts->graph;
-      std::vector<uint32_t>& all = links.emplace_back(
-          graph.lowest(), graph.lowest() + static_cast<size_t>(graph.num_rows()) * graph.lowest_stride());
-      ASSERT_THAT(graph.upper(), ::testing::Not(IsEmpty()));
-      for (const HnswGraph::Level& level : graph.upper()) {
-        all.insert(all.end(), level.rows.begin(), level.rows.end());
-        all.insert(all.end(), level.links.begin(), level.links.end());
-      }
-    }
-    EXPECT_EQ(links[0], links[1]);
-    EXPECT_EQ(links[0], links[2]);
-  }
 }
 
 // What Malkov and Yashunin ask of a graph: bounded lists without the row itself or any row twice, a share of 1/m of
