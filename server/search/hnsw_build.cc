@@ -41,7 +41,9 @@ struct NewLink {
   uint32_t target;
   uint32_t source;
 
-  friend auto operator<=>(const NewLink&, const NewLink&) = default;
+  friend bool operator<(const NewLink& a, const NewLink& b) {
+    return std::tie(a.level, a.target, a.source) < std::tie(b.level, b.target, b.source);
+  }
 };
 
 // What one thread works with.
