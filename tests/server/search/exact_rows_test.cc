@@ -161,7 +161,7 @@ TEST(ExactRowsTest, AfterARefusedFileTheyAreNotComplete) {
   WorkerPool pool(2);
   TableOptions options;
   options.name = "t";
-  options.path = folder.Write("table", std::string(4 * 4, '\xff'));  // four NaNs
+  options.path = folder.Write("table", std::string(size_t{4} * 4, '\xff'));  // four NaNs
   options.format = TableFormat::kFbin;
   ExactRowsBuilder builder(CodesOption::kOn);
   EXPECT_FALSE(LoadTable(options, TableLimits(), pool, {}, &builder).ok());
@@ -180,7 +180,7 @@ TEST(ExactRowsTest, WithoutRoomForCodesTheTableLoadsAllTheSame) {
   options.dim = 301;
   options.allow_non_finite = true;
   const int64_t before = TableMemoryUsed();
-  SetTableMemoryLimit(before + static_cast<int64_t>(bytes.size()) + 5003 * 4 + 1000);
+  SetTableMemoryLimit(before + static_cast<int64_t>(bytes.size()) + int64_t{5003} * 4 + 1000);
   {
     ExactRowsBuilder builder(CodesOption::kAuto);
     const auto table = LoadTable(options, TableLimits(), pool, {}, &builder);

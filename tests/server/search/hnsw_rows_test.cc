@@ -142,10 +142,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(HnswRowsOfATableTest, SmallTightGroupsInALargeTableAreJudgedAsStored) {
   std::mt19937_64 random(20261130);
   std::normal_distribution<float> normal;
-  std::vector<float> centres(400 * 32);
+  std::vector<float> centres(size_t{400} * 32);
   for (float& x : centres) x = normal(random);
   std::vector<float> values;
-  for (size_t i = 0; i < 20000 * 32; ++i) values.push_back(centres[i % centres.size()] + 1e-3f * normal(random));
+  for (size_t i = 0; i < size_t{20000} * 32; ++i)
+    values.push_back(centres[i % centres.size()] + 1e-3f * normal(random));
   const auto table = TableOf(Dtype::kF32, 32, values);
   WorkerPool pool(2);
   const RowNorms norms = ComputeRowNorms(*table, pool);
@@ -159,9 +160,9 @@ TEST(HnswRowsOfATableTest, CodesAreRefusedWhereTheirMemoryIsNotAllowed) {
   WorkerPool pool(1);
   const RowNorms norms = ComputeRowNorms(*table, pool);
   const std::vector<bool> inside(1000, true);
-  SetTableMemoryLimit(TableMemoryUsed() + 1000 * 128 - 1);  // 100 codes and three facts: two lines of 64 bytes
+  SetTableMemoryLimit(TableMemoryUsed() + int64_t{1000} * 128 - 1);  // 100 codes and three facts: two lines of 64 bytes
   EXPECT_TRUE(OverBudgetOf(HnswRows::Build(*table, Metric::kDot, norms, inside, pool).status()).has_value());
-  SetTableMemoryLimit(TableMemoryUsed() + 1000 * 128);
+  SetTableMemoryLimit(TableMemoryUsed() + int64_t{1000} * 128);
   EXPECT_TRUE(HnswRows::Build(*table, Metric::kDot, norms, inside, pool).ok());
   SetTableMemoryLimit(0);
 }

@@ -114,6 +114,7 @@ TEST(ScoreTest, CosineStaysWithinOne) {
     std::vector<float> a(3);
     for (float& x : a) x = normal(random);
     std::vector<double> scaled;
+    scaled.reserve(a.size());
     for (float x : a) scaled.push_back(-3.0 * double{x});
     EXPECT_LE(CanonicalScore(Metric::kCosine, F32(a), F32(a), 3), 1.0f);
     EXPECT_GE(CanonicalScore(Metric::kCosine, F32(a), {scaled.data(), ElementType::kF64}, 3), -1.0f);

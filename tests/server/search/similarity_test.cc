@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SimilarityShapeTest,
 TEST(SimilarityTest, StopsBetweenBlocks) {
   WorkerPool pool(2);
   const Vectors many = MixedVectors(2000, 64, 3);
-  std::vector<float> scores(2000 * 2000, -7.0f);
+  std::vector<float> scores(size_t{2000} * 2000, -7.0f);
   std::atomic<int> polls{0};
   EXPECT_EQ(RunToEnd(StartAllPairs, Metric::kDot, many.views, many.views, 64, scores, pool,
                      [&polls] { return polls.fetch_add(1) >= 4; }),

@@ -74,7 +74,7 @@ TEST(LookupTest, ReadsIdTensorsOfBothWidths) {
 TEST(LookupTest, EightByOneHundredTwentyEightIdsGiveThatManyRowsOf256) {
   Services services(TablesOf(CountingTable("wide", 50, 256)));
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < 8 * 128; ++i) ids.push_back(i * 7 % 50);
+  for (int64_t i = 0; i < int64_t{8} * 128; ++i) ids.push_back(i * 7 % 50);
   v1::LookupResponse response;
   ASSERT_EQ(services.Lookup(IdsRequest(ids, {8, 128}), &response), absl::OkStatus());
   EXPECT_THAT(ShapeOf(response.embeddings()), ElementsAre(8, 128, 256));
@@ -419,7 +419,7 @@ TEST(LookupTest, UnknownFieldsAndWrongWireTypesAreSteppedOver) {
   v1::LookupResponse response;
   // Field 1000 with ten million bytes, before and behind what counts.
   std::string unknown("\xc2\x3e\x80\xad\xe2\x04", 6);
-  unknown += std::string(10000000, 'x');
+  unknown.append(10000000, 'x');
   ASSERT_EQ(services.CallBytes("Lookup", unknown + IdsRequest({3}).SerializeAsString() + unknown, &response),
             absl::OkStatus());
   EXPECT_THAT(FloatsOf(response.embeddings()), ElementsAre(-1, 0, .5f));

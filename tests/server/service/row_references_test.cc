@@ -301,7 +301,7 @@ class VersionsTest : public ::testing::Test {
     ASSERT_TRUE(Next());
     while (services_.admission.in_flight_bytes() == 0) std::this_thread::yield();
   }
-  static int64_t IdAt(int i) { return i * 7 % kRows; }
+  static int64_t IdAt(int64_t i) { return i * 7 % kRows; }
 
   std::vector<float> ReadRows(const std::string& path) {
     grpc::ByteBuffer answer;
@@ -367,7 +367,7 @@ TEST_P(UnreadAnswerTest, KeepsItsVersionUntilItIsRead) {
   const std::vector<float> rows = ReadRows(GetParam());
   ASSERT_THAT(rows, SizeIs(kIds * kDim));
   for (size_t i = 0; i < rows.size(); ++i) {
-    ASSERT_EQ(rows[i], RowValue(1, IdAt(static_cast<int>(i / kDim)))) << "element " << i;
+    ASSERT_EQ(rows[i], RowValue(1, IdAt(static_cast<int64_t>(i / kDim)))) << "element " << i;
   }
   AwaitFreed(1);
 }

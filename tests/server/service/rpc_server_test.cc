@@ -68,7 +68,7 @@ class RpcServerTest : public ::testing::Test {
  protected:
   using Handler = std::function<void(CallPtr)>;
 
-  void Serve(Handler lookup, Handler search = {}, RequestLimits limits = {}) {
+  void Serve(const Handler& lookup, const Handler& search = {}, RequestLimits limits = {}) {
     const Handler echo = [](const CallPtr& call) { call->Reply(call->request()); };
     rpc_ = std::make_unique<RpcServer>(
         std::vector<RpcMethod>{{kLookup, Rpc::kLookup, lookup ? lookup : echo},
@@ -180,6 +180,7 @@ TEST_F(RpcServerTest, AnswersMoreCallsAtOnceThanAreParked) {
     waiting.clear();
   });
   std::vector<std::thread> callers;
+  callers.reserve(kCalls);
   std::atomic<int> right{0};
   for (int i = 0; i < kCalls; ++i) {
     callers.emplace_back([&, i] {
@@ -194,6 +195,7 @@ TEST_F(RpcServerTest, AnswersMoreCallsAtOnceThanAreParked) {
 TEST_F(RpcServerTest, UsesCallsAgainForThousands) {
   Serve({}, [&](const CallPtr& call) { pool_.Submit(1, [call](int) { call->Reply(call->request()); }, {}); });
   std::vector<std::thread> callers;
+  callers.reserve(4);
   std::atomic<int> right{0};
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&, i] {
