@@ -46,6 +46,8 @@ constexpr char kTableService[] = "embedding.v1.TableService";
 constexpr char kTableAdminService[] = "embedding.v1.TableAdminService";
 // How often a drain looks whether calls are answered and sockets flushed.
 constexpr std::chrono::milliseconds kDrainPoll{2};
+// For what was answered in the last moment of a drain to leave.
+constexpr std::chrono::milliseconds kFlushTime{100};
 
 constexpr char kHealthService[] = "grpc.health.v1.Health";
 
@@ -239,7 +241,7 @@ void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
   registry.BeginShutdown();
   manager->Stop();
   if (grpc_server == nullptr) return;
-  const SteadyClock::time_point until = SteadyClock::now() + timeout;
+  SteadyClock::time_point until = SteadyClock::now() + timeout;
   sockets->StopListening();
   rpc->BeginDrain();
   // A caller who goes on is told UNAVAILABLE meanwhile: only those who came before are waited for.
@@ -247,6 +249,7 @@ void Server::Impl::Shutdown(std::chrono::milliseconds timeout) {
   while (!(answered = rpc->undrained_calls() == 0) && SteadyClock::now() < until) Pause(kDrainPoll);
   calls_cut = answered ? 0 : rpc->undrained_calls();
   if (answered) {
+    until = std::max(until, SteadyClock::now() + kFlushTime);
     Pause(kDrainPoll);  // a thread may be on its way to the socket with the last answer
     while (sockets->EndFlushedConnections() > 0 && SteadyClock::now() < until) Pause(kDrainPoll);
   }

@@ -74,9 +74,15 @@ int64_t NumberIn(const std::string& line, const std::string& name) {
   return absl::SimpleAtoi(rest.substr(0, rest.find(' ')), &value) ? value : -1;
 }
 
-// A table and a search on it that takes seconds.
+// A table on which a search of 1,024 queries takes some tenths of a second.
 std::string ZeroTable(const ScratchFolder& folder) {
   return absl::StrCat("zeros=", folder.SparseFile("zeros", int64_t{262144} * 64 * 4), ",format=raw,dtype=F32,dim=64");
+}
+
+// One on which it takes many seconds: rows of such lengths (some 5e20) are all scored canonically.
+std::string HugeTable(const ScratchFolder& folder) {
+  return absl::StrCat("huge=", folder.TextFile("huge", std::string(size_t{262144} * 64 * 4, '\x60')),
+                      ",format=raw,dtype=F32,dim=64");
 }
 
 v1::NearestNeighbourRequest SearchOf(int queries) {
@@ -163,7 +169,7 @@ TEST(DrainTest, CallsInFlightAreAnsweredAndLateOnesToldWhy) {
 
 TEST(DrainTest, ACallLongerThanTheTimeoutIsCut) {
   const ScratchFolder folder;
-  ChildServer server({"--table", ZeroTable(folder), "--drain-timeout=10ms", "--max-deadline=1h"});
+  ChildServer server({"--table", HugeTable(folder), "--drain-timeout=10ms", "--max-deadline=1h"});
   ASSERT_NE(server.AwaitLine(" ready "), "");
   const auto stub = v1::EmbeddingService::NewStub(Connect(server.grpc_address()));
   grpc::Status searched;
