@@ -11,8 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -23,6 +21,7 @@
 #include "server/exec/cpu_count.h"
 #include "server/search/exact_index.h"
 #include "server/table/private_memory.h"
+#include "tests/server/search/search_testing.h"
 
 namespace embedding {
 namespace {
@@ -58,10 +57,7 @@ std::unique_ptr<EmbeddingTable> MakeTable(const Options& options, std::mt19937_6
 }
 
 NeighbourResult Search(const NeighbourIndex& index, const float* query, WorkerPool& pool) {
-  std::promise<NeighbourResult> promise;
-  index.Start({Metric::kCosine, 10, {{query, ElementType::kF32}}, {}}, pool, {},
-              [&promise](NeighbourResult found) { promise.set_value(std::move(found)); });
-  return promise.get_future().get();
+  return testing::Search(index, {Metric::kCosine, 10, {{query, ElementType::kF32}}, {}}, pool);
 }
 
 struct Run {
@@ -106,9 +102,9 @@ double Median(std::vector<double> values) {
 }
 
 std::string List(const std::vector<double>& values) {
-  std::string list;
-  for (const double value : values) list += (list.empty() ? "[" : ",") + std::to_string(value);
-  return list + "]";
+  std::string list = "[";
+  for (const double value : values) list.append(list.size() == 1 ? "" : ",").append(std::to_string(value));
+  return list += "]";
 }
 
 int Main(const Options& options) {
