@@ -20,6 +20,7 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "tests/bench/bench_program.h"
 #include "tests/bench/textbook.grpc.pb.h"
 
 namespace embedding::bench {
@@ -94,13 +95,6 @@ class QueueCall {
   std::optional<grpc::ServerContext> context_;
   std::optional<grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>> writer_;
 };
-
-void ServeUntilStdinEnds(int port) {
-  std::printf("127.0.0.1:%d\n", port);
-  std::fflush(stdout);
-  while (std::getchar() != EOF) {
-  }
-}
 
 int RunCallback(Answers& answers) {
   CallbackService service(answers);

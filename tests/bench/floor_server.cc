@@ -26,6 +26,7 @@
 #include "server/service/rpc_server.h"
 #include "server/service/snapshot.h"
 #include "server/table/embedding_table.h"
+#include "tests/bench/bench_program.h"
 #include "tests/bench/bench_table.h"
 
 namespace embedding::bench {
@@ -78,10 +79,7 @@ int Run(int64_t num_rows, int64_t dim, int64_t batch, int threads, size_t refere
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return EXIT_FAILURE;
   rpc.Start();
-  std::printf("127.0.0.1:%d\n", port);
-  std::fflush(stdout);
-  while (std::getchar() != EOF) {
-  }
+  ServeUntilStdinEnds(port);
   server->Shutdown(std::chrono::system_clock::now());
   rpc.Join();
   return EXIT_SUCCESS;

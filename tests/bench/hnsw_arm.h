@@ -7,35 +7,18 @@
 //   build                building the graph anew; the searches that follow use it
 //   search EFFORT K      all queries once, by all threads; also "ids", per query
 //   run EFFORT K SECONDS the same for at least so long; also "queries", how many
-//   per_call N           of an arm that takes several queries a call: so many from now on, instead of all it can
+//   per_call N           only of an arm that takes several queries a call: so many from now on, instead of all it can
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "tests/bench/bench_program.h"
+
 namespace embedding::bench {
-
-using Ids = std::vector<std::vector<int64_t>>;
-
-[[noreturn]] inline void Die(const std::string& why) {
-  std::fprintf(stderr, "%s\n", why.c_str());
-  std::exit(1);
-}
-
-inline double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-inline void ReadFile(const std::string& path, char* to, size_t size) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(to, static_cast<std::streamsize>(size)) || file.peek() != EOF) Die(path + " has another size");
-}
 
 struct HnswArguments {
   std::string rows_file;
@@ -50,66 +33,55 @@ struct HnswArguments {
 };
 
 inline HnswArguments ParseHnswArguments(int argc, char** argv) {
-  if (argc != 9) {
-    Die(std::string("usage: ") + argv[0] +
-        " ROWS_FILE NUM_ROWS DIM QUERIES_FILE NUM_QUERIES M EF_CONSTRUCTION THREADS");
-  }
+  if (argc != 9) Die("usage: ROWS_FILE NUM_ROWS DIM QUERIES_FILE NUM_QUERIES M EF_CONSTRUCTION THREADS");
   HnswArguments arguments;
   arguments.rows_file = argv[1];
   arguments.num_rows = std::atoll(argv[2]);
   arguments.dim = std::atoll(argv[3]);
-  arguments.queries.resize(static_cast<size_t>(std::atoll(argv[5]) * arguments.dim));
-  ReadFile(argv[4], reinterpret_cast<char*>(arguments.queries.data()), arguments.queries.size() * sizeof(float));
+  arguments.queries = ReadVectors(argv[4], std::atoll(argv[5]), arguments.dim);
   arguments.m = std::atoi(argv[6]);
   arguments.ef_construction = std::atoi(argv[7]);
   arguments.threads = std::atoi(argv[8]);
   return arguments;
 }
 
-// Arm: Build(); Search(effort, k, ids), of which ids may be null.
+// Arm: made of HnswArguments, which outlive it; Build(); Search(effort, k, ids), of which ids may be null; where it has
+// one, SetQueriesPerCall(count).
 template <class Arm>
-int AnswerCommands(Arm& arm, size_t num_queries) {
-  std::printf("ready\n");
-  std::fflush(stdout);
-  std::string command;
-  while (std::cin >> command) {
-    size_t effort = 0, k = 0;
-    double least = 0;
-    if (command == "per_call") {
-      size_t count = 0;
-      if (!(std::cin >> count) || count < 1) Die("bad command");
-      if constexpr (requires { arm.SetQueriesPerCall(count); }) arm.SetQueriesPerCall(count);
-      std::printf("{\"seconds\":0}\n");
-      std::fflush(stdout);
-      continue;
-    }
-    if (command != "build" && !(std::cin >> effort >> k)) Die("bad command");
-    if (command == "run" && !(std::cin >> least)) Die("bad command");
-    const auto start = std::chrono::steady_clock::now();
+int RunHnswArm(int argc, char** argv) {
+  const HnswArguments arguments = ParseHnswArguments(argc, argv);
+  Arm arm(arguments);
+  constexpr bool kTakesSeveral = requires { arm.SetQueriesPerCall(size_t{1}); };
+  Say("ready");
+  for (std::string command; std::cin >> command;) {
     if (command == "build") {
+      const Clock::time_point start = Clock::now();
       arm.Build();
-      std::printf("{\"seconds\":%.9f}\n", SecondsSince(start));
+      Say("{\"seconds\":%.9f}", SecondsSince(start));
+    } else if (command == "search") {
+      const auto effort = NextNumber<size_t>(0);
+      const auto k = NextNumber<size_t>(1);
+      Ids ids;
+      const Clock::time_point start = Clock::now();
+      arm.Search(effort, k, &ids);
+      Say("{\"seconds\":%.9f,\"ids\":%s}", SecondsSince(start), ListOf(ids).c_str());
     } else if (command == "run") {
+      const auto effort = NextNumber<size_t>(0);
+      const auto k = NextNumber<size_t>(1);
+      const auto least = NextNumber<double>(0);
+      const Clock::time_point start = Clock::now();
       size_t queries = 0;
       do {
         arm.Search(effort, k, nullptr);
-        queries += num_queries;
+        queries += arguments.num_queries();
       } while (SecondsSince(start) < least);
-      std::printf("{\"seconds\":%.9f,\"queries\":%zu}\n", SecondsSince(start), queries);
-    } else if (command == "search") {
-      Ids ids;
-      arm.Search(effort, k, &ids);
-      std::string list;
-      for (const auto& of_query : ids) {
-        list += list.empty() ? "[" : ",[";
-        for (size_t i = 0; i < of_query.size(); ++i) list.append(i == 0 ? "" : ",").append(std::to_string(of_query[i]));
-        list += "]";
-      }
-      std::printf("{\"seconds\":%.9f,\"ids\":[%s]}\n", SecondsSince(start), list.c_str());
+      Say("{\"seconds\":%.9f,\"queries\":%zu}", SecondsSince(start), queries);
+    } else if (kTakesSeveral && command == "per_call") {
+      if constexpr (kTakesSeveral) arm.SetQueriesPerCall(NextNumber<size_t>(1));
+      Say("{\"seconds\":0}");
     } else {
       Die("unknown command " + command);
     }
-    std::fflush(stdout);
   }
   return 0;
 }

@@ -17,7 +17,7 @@ class Peer {
       : arguments_(arguments),
         padded_((static_cast<size_t>(arguments.dim) + 15) / 16 * 16),
         space_(padded_),
-        rows_(Padded(ReadRows(arguments))),
+        rows_(Padded(ReadVectors(arguments.rows_file, arguments.num_rows, arguments.dim))),
         queries_(Padded(arguments.queries)) {}
 
   void Build() {
@@ -40,12 +40,6 @@ class Peer {
   }
 
  private:
-  static std::vector<float> ReadRows(const HnswArguments& arguments) {
-    std::vector<float> rows(static_cast<size_t>(arguments.num_rows * arguments.dim));
-    ReadFile(arguments.rows_file, reinterpret_cast<char*>(rows.data()), rows.size() * sizeof(float));
-    return rows;
-  }
-
   std::vector<float> Padded(const std::vector<float>& vectors) const {
     const auto dim = static_cast<size_t>(arguments_.dim);
     std::vector<float> padded(vectors.size() / dim * padded_);
@@ -76,8 +70,4 @@ class Peer {
 }  // namespace
 }  // namespace embedding::bench
 
-int main(int argc, char** argv) {
-  const embedding::bench::HnswArguments arguments = embedding::bench::ParseHnswArguments(argc, argv);
-  embedding::bench::Peer peer(arguments);
-  return embedding::bench::AnswerCommands(peer, arguments.num_queries());
-}
+int main(int argc, char** argv) { return embedding::bench::RunHnswArm<embedding::bench::Peer>(argc, argv); }

@@ -13,10 +13,8 @@
 // Timed: from asking for the memory to the last byte. Not timed: giving it back.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -27,29 +25,17 @@
 #include "server/table/load_rows.h"
 #include "server/table/load_table.h"
 #include "server/table/private_memory.h"
+#include "tests/bench/raw_table.h"
 
 namespace embedding::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "load_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T ValueOrDie(absl::StatusOr<T> value) {
-  if (!value.ok()) Die(std::string(value.status().message()));
-  return *std::move(value);
-}
 
 // Seconds that make() takes; what it gives is destroyed afterwards.
 template <typename Make>
 double Seconds(Make make) {
   const Clock::time_point start = Clock::now();
   const auto made = make();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return SecondsSince(start);
 }
 
 class Bench {
@@ -83,7 +69,7 @@ class Bench {
   double Index() {
     return Seconds([&] {
       ExactRowsBuilder builder(CodesOption::kOn);
-      auto table = ValueOrDie(LoadTable(Options(), TableLimits(), pool_, {}, &builder));
+      auto table = ValueOrDie(LoadTable(RawTable(path_, dim_), TableLimits(), pool_, {}, &builder));
       auto index = BuildExactIndex(*table, builder.Take(*table));
       return std::pair(std::move(table), std::move(index));
     });
@@ -91,7 +77,7 @@ class Bench {
 
   double IndexAfter() {
     return Seconds([&] {
-      auto table = ValueOrDie(LoadTable(Options(), TableLimits(), pool_));
+      auto table = ValueOrDie(LoadTable(RawTable(path_, dim_), TableLimits(), pool_));
       RowNorms norms = ComputeRowNorms(*table, pool_);
       RowCodes codes = ValueOrDie(BuildRowCodes(*table, norms, pool_));
       auto index = BuildExactIndex(*table, ExactRows{std::move(norms), std::move(codes)});
@@ -100,16 +86,6 @@ class Bench {
   }
 
  private:
-  TableOptions Options() const {
-    TableOptions options;
-    options.name = "bench";
-    options.path = path_;
-    options.format = TableFormat::kRaw;
-    options.dtype = Dtype::kF32;
-    options.dim = dim_;
-    return options;
-  }
-
   const std::string path_;
   const int64_t dim_;
   WorkerPool pool_;
@@ -118,14 +94,11 @@ class Bench {
 };
 
 int Main(Bench& bench) {
-  std::printf("ready\n");
-  std::fflush(stdout);
+  Say("ready");
   for (std::string command; std::cin >> command;) {
     double seconds = 0;
     if (command == "pread") {
-      size_t piece = 0;
-      if (!(std::cin >> piece) || piece < 1) Die("bad command");
-      seconds = bench.Pread(piece);
+      seconds = bench.Pread(NextNumber<size_t>(1));
     } else if (command == "load") {
       seconds = bench.Load();
     } else if (command == "index") {
@@ -135,8 +108,7 @@ int Main(Bench& bench) {
     } else {
       Die("unknown command " + command);
     }
-    std::printf("{\"seconds\":%.9f}\n", seconds);
-    std::fflush(stdout);
+    Say("{\"seconds\":%.9f}", seconds);
   }
   return 0;
 }

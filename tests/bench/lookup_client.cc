@@ -36,20 +36,14 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "tests/bench/bench_program.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/textbook.pb.h"
 
 namespace embedding::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kRequests = 2048;
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "lookup_client: %s\n", why.c_str());
-  std::exit(1);
-}
 
 struct Setup {
   std::string kind;
@@ -466,12 +460,11 @@ void RunWindow(const Setup& setup, std::vector<std::unique_ptr<Connection>>& con
     threads.emplace_back([&, i] { connections[i]->Run(windows[i]); });
   }
   for (std::thread& thread : threads) thread.join();
-  const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+  const double elapsed = SecondsSince(start);
   int64_t calls = setup.outstanding;  // those that ended after the window's end, and before `elapsed` was taken
   for (const Window& window : windows) calls += window.calls;
-  std::printf("{\"calls\":%lld,\"rows\":%lld,\"seconds\":%.6f,\"cpu_seconds\":%.6f}\n", static_cast<long long>(calls),
-              static_cast<long long>(calls * setup.batch), elapsed, CpuSeconds() - cpu);
-  std::fflush(stdout);
+  Say("{\"calls\":%lld,\"rows\":%lld,\"seconds\":%.6f,\"cpu_seconds\":%.6f}", static_cast<long long>(calls),
+      static_cast<long long>(calls * setup.batch), elapsed, CpuSeconds() - cpu);
 }
 
 void RunPaced(Connection& connection, double rate, int64_t calls) {
@@ -488,9 +481,8 @@ void RunPaced(Connection& connection, double rate, int64_t calls) {
     if (taken > kSlow) ++slow;
     worst = std::max(worst, std::chrono::duration<double>(taken));
   }
-  std::printf("{\"calls\":%lld,\"slow\":%lld,\"worst_ms\":%.3f}\n", static_cast<long long>(calls),
-              static_cast<long long>(slow), worst.count() * 1e3);
-  std::fflush(stdout);
+  Say("{\"calls\":%lld,\"slow\":%lld,\"worst_ms\":%.3f}", static_cast<long long>(calls), static_cast<long long>(slow),
+      worst.count() * 1e3);
 }
 
 int Main(const Setup& setup) {
@@ -515,18 +507,16 @@ int Main(const Setup& setup) {
     }
     if (rows != want) Die("the first answer is not the table's rows");
   }
-  std::printf("ready\n");
-  std::fflush(stdout);
-  std::string word;
-  double seconds = 0;
-  while (std::cin >> word >> seconds) {
-    if (word != "pace") {
-      RunWindow(setup, connections, seconds, word == "copy");
-      continue;
+  Say("ready");
+  for (std::string command; std::cin >> command;) {
+    if (command == "run" || command == "copy") {
+      RunWindow(setup, connections, NextNumber<double>(0), command == "copy");
+    } else if (command == "pace") {
+      const auto rate = NextNumber<double>(1e-3);
+      RunPaced(*connections[0], rate, NextNumber<int64_t>(1));
+    } else {
+      Die("unknown command " + command);
     }
-    int64_t calls = 0;
-    if (!(std::cin >> calls) || seconds <= 0) Die("bad command");
-    RunPaced(*connections[0], seconds, calls);
   }
   return 0;
 }

@@ -15,15 +15,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <future>
 #include <iostream>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +27,8 @@
 #include "server/exec/cpu_count.h"
 #include "server/search/exact_index.h"
 #include "server/search/row_codes.h"
-#include "server/table/private_memory.h"
+#include "tests/bench/raw_table.h"
+#include "tests/server/search/search_testing.h"
 #include "tests/server/search/wide_read.h"
 
 extern "C" void openblas_set_num_threads(int num_threads);
@@ -40,39 +37,12 @@ extern "C" char* openblas_get_corename();
 namespace embedding::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Ids = std::vector<std::vector<int64_t>>;
-
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "search_bench: %s\n", why.c_str());
-  std::exit(1);
-}
-
-void ReadFile(const std::string& path, char* to, size_t size) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(to, static_cast<std::streamsize>(size)) || file.peek() != EOF) Die(path + " has another size");
-}
-
-std::unique_ptr<EmbeddingTable> ReadTable(const std::string& path, int64_t num_rows, int64_t dim) {
-  const size_t size = static_cast<size_t>(num_rows * dim) * sizeof(float);
-  std::shared_ptr<std::byte> rows = AllocatePrivate(size).value();
-  ReadFile(path, reinterpret_cast<char*>(rows.get()), size);
-  EmbeddingTable::Parts parts;
-  parts.name = "bench";
-  parts.num_rows = num_rows;
-  parts.dim = dim;
-  parts.rows = std::move(rows);
-  return std::make_unique<EmbeddingTable>(std::move(parts));
-}
-
 class Bench {
  public:
-  Bench(std::unique_ptr<EmbeddingTable> table, std::vector<float> queries, int threads)
-      : table_(std::move(table)),
-        queries_(std::move(queries)),
+  Bench(const std::string& rows_file, int64_t num_rows, int64_t dim, std::vector<float> queries, int threads)
+      : queries_(std::move(queries)),
         pool_(threads),
+        table_(ReadTable(rows_file, num_rows, dim, pool_)),
         index_(BuildExactIndex(*table_, /*with_codes=*/true, pool_).value()) {
     openblas_set_num_threads(threads);
   }
@@ -82,16 +52,11 @@ class Bench {
     query.metric = Metric::kDot;
     query.k = k;
     for (size_t q = first; q < first + count; ++q) query.queries.push_back({Query(q), ElementType::kF32});
-    std::promise<NeighbourResult> promise;
     const Clock::time_point start = Clock::now();
-    index_->Start(std::move(query), pool_, {}, [&](NeighbourResult found) { promise.set_value(std::move(found)); });
-    const NeighbourResult result = promise.get_future().get();
+    const NeighbourResult result = testing::Search(*index_, std::move(query), pool_);
     const double seconds = SecondsSince(start);
     *survivors = result.stats.rows_rescored;
-    for (const auto& neighbours : result.neighbours) {
-      ids->emplace_back();
-      for (const Neighbour& neighbour : neighbours) ids->back().push_back(neighbour.id);
-    }
+    AppendIds(result, ids);
     return seconds;
   }
 
@@ -176,56 +141,36 @@ class Bench {
  private:
   const float* Query(size_t q) const { return queries_.data() + q * static_cast<size_t>(table_->dim()); }
 
-  const std::unique_ptr<EmbeddingTable> table_;
   const std::vector<float> queries_;
   WorkerPool pool_;
+  const std::unique_ptr<EmbeddingTable> table_;
   const std::unique_ptr<NeighbourIndex> index_;
 };
 
-void Print(double seconds, const Ids& ids, int64_t survivors = 0) {
-  std::string list;
-  for (const auto& of_query : ids) {
-    list += list.empty() ? "[" : ",[";
-    for (size_t i = 0; i < of_query.size(); ++i) list += (i == 0 ? "" : ",") + std::to_string(of_query[i]);
-    list += "]";
-  }
-  std::printf("{\"seconds\":%.9f,\"survivors\":%lld,\"ids\":[%s]}\n", seconds, static_cast<long long>(survivors),
-              list.c_str());
-  std::fflush(stdout);
-}
-
 int Main(Bench& bench) {
-  std::printf("ready %s\n", openblas_get_corename());
-  std::fflush(stdout);
-  std::string command;
-  while (std::cin >> command) {
+  Say("ready %s", openblas_get_corename());
+  for (std::string command; std::cin >> command;) {
     Ids ids;
-    if (command == "read") {
-      Print(bench.Read(bench.row_bytes()), ids);
-      continue;
-    }
-    if (command == "read_codes") {
-      Print(bench.Read(bench.code_bytes()), ids);
-      continue;
-    }
-    if (command == "build_codes") {
-      Print(bench.BuildCodes(), ids);
-      continue;
-    }
-    size_t first = 0, count = 0, k = 0;
-    if (!(std::cin >> first >> count >> k) || k < 1 || first + count > bench.num_queries()) Die("bad command");
-    double seconds = 0;
     int64_t survivors = 0;
-    if (command == "search") {
-      seconds = bench.Search(first, count, static_cast<int64_t>(k), &ids, &survivors);
-    } else if (command == "sgemm") {
-      int64_t block_rows = 0;
-      if (!(std::cin >> block_rows) || block_rows < 1) Die("bad command");
-      seconds = bench.Sgemm(first, count, k, block_rows, &ids);
+    double seconds = 0;
+    if (command == "read") {
+      seconds = bench.Read(bench.row_bytes());
+    } else if (command == "read_codes") {
+      seconds = bench.Read(bench.code_bytes());
+    } else if (command == "build_codes") {
+      seconds = bench.BuildCodes();
+    } else if (command == "search" || command == "sgemm") {
+      const auto first = NextNumber<size_t>(0);
+      const auto count = NextNumber<size_t>(1);
+      const auto k = NextNumber<size_t>(1);
+      if (first + count > bench.num_queries()) Die("bad command");
+      seconds = command == "search" ? bench.Search(first, count, static_cast<int64_t>(k), &ids, &survivors)
+                                    : bench.Sgemm(first, count, k, NextNumber<int64_t>(1), &ids);
     } else {
       Die("unknown command " + command);
     }
-    Print(seconds, ids, survivors);
+    Say("{\"seconds\":%.9f,\"survivors\":%lld,\"ids\":%s}", seconds, static_cast<long long>(survivors),
+        ListOf(ids).c_str());
   }
   return 0;
 }
@@ -239,9 +184,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int64_t dim = std::atoll(argv[3]);
-  std::vector<float> queries(static_cast<size_t>(std::atoll(argv[5]) * dim));
-  embedding::bench::ReadFile(argv[4], reinterpret_cast<char*>(queries.data()), queries.size() * sizeof(float));
-  embedding::bench::Bench bench(embedding::bench::ReadTable(argv[1], std::atoll(argv[2]), dim), std::move(queries),
+  embedding::bench::Bench bench(argv[1], std::atoll(argv[2]), dim,
+                                embedding::bench::ReadVectors(argv[4], std::atoll(argv[5]), dim),
                                 argc > 6 ? std::atoi(argv[6]) : embedding::AvailableCpus());
   return embedding::bench::Main(bench);
 }

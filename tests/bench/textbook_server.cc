@@ -12,6 +12,7 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "tests/bench/bench_program.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/textbook.grpc.pb.h"
 
@@ -59,10 +60,7 @@ int main(int argc, char** argv) {
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return EXIT_FAILURE;
-  std::printf("127.0.0.1:%d\n", port);
-  std::fflush(stdout);
-  while (std::getchar() != EOF) {
-  }
+  embedding::bench::ServeUntilStdinEnds(port);
   server->Shutdown(std::chrono::system_clock::now());
   return EXIT_SUCCESS;
 }
