@@ -27,8 +27,7 @@ for line in sys.stdin:
 """
 # Tells who it is, and never answers.
 HANGS = """
-with open(os.environ["PID_PIPE"], "w") as pipe:
-    pipe.write(str(os.getpid()))
+print(os.getpid(), file=sys.stderr, flush=True)
 print("ready", flush=True)
 while True:
     signal.pause()
@@ -106,17 +105,17 @@ class DriverTest(unittest.TestCase):
 
     def interrupt(self, number):
         self.make_program(HANGS)
-        pipe = os.path.join(self.folder, "pid")
-        os.mkfifo(pipe)
         os.makedirs(os.path.dirname(self.output))
         with open(self.output, "w", encoding="ascii") as file:
             file.write("of the last run")
-        process = self.start("--smoke", ROW, PID_PIPE=pipe)
-        with open(pipe, encoding="ascii") as told:
-            child = int(told.read())
-        process.send_signal(number)
-        process.communicate()
-        self.assertRaises(ProcessLookupError, os.kill, child, 0)
+        with self.start("--smoke", ROW) as process:
+            told = process.stderr.readline()  # the program's, or why the driver did not start it
+            if not told.strip().isdigit():
+                process.terminate()
+                self.fail(told + process.stderr.read())
+            process.send_signal(number)
+            process.wait()
+            self.assertRaises(ProcessLookupError, os.kill, int(told), 0)
         with open(self.output, encoding="ascii") as file:
             self.assertEqual(file.read(), "of the last run")
         return process.returncode
