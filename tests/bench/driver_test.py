@@ -103,6 +103,12 @@ class DriverTest(unittest.TestCase):
         self.assertIn("SKIPPED: lookup_vs_redis_64x768 did NOT run", err)
         self.assertEqual(self.written()["results"], [])
 
+    def test_rows_of_lookups_need_no_numpy(self):
+        with open(os.path.join(self.folder, "numpy.py"), "w", encoding="ascii") as file:
+            file.write("raise ImportError('no numpy here')\n")
+        code, _, err = self.run_driver("--smoke", "lookup_vs_redis_64x768", PATH="/nonexistent", PYTHONPATH=self.folder)
+        self.assertEqual((code, err), (0, "SKIPPED: lookup_vs_redis_64x768 did NOT run: there is no redis-server\n"))
+
     def interrupt(self, number):
         self.make_program(HANGS)
         os.makedirs(os.path.dirname(self.output))

@@ -26,13 +26,8 @@ def make_tiny():
     SHAPES.update({"50257x768": (2000, 32), "1000000x128": (3000, 16)})
 
 
-def numpy():
-    import numpy as np
-    return np
-
-
 def make_files(shape, scratch):
-    np = numpy()
+    import numpy as np
     rows, dim = SHAPES[shape]
     random = np.random.default_rng(20261130)
     rows_file, queries_file = (os.path.join(scratch, f"{shape}.{part}") for part in ("rows", "queries"))
@@ -103,7 +98,7 @@ def words_vs_faiss(program, rounds, threads, scratch):
     except word_vectors.Unavailable as why:
         print(f"SKIPPED: exact_1q_vs_faiss_341k_x100 did NOT run: {why}", file=sys.stderr)
         return
-    np = numpy()
+    import numpy as np
     table = np.load(words.rows)
     rows_file, queries_file = (os.path.join(scratch, f"words.{part}") for part in ("rows", "queries"))
     table.tofile(rows_file)

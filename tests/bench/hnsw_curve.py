@@ -8,6 +8,8 @@ import os
 import sys
 import tempfile
 
+import numpy as np
+
 import hnsw_rows
 import word_vectors
 from measure import Program
@@ -15,7 +17,6 @@ from measure import Program
 
 def main():
     folder = sys.argv[1]
-    np = hnsw_rows.numpy()
     with tempfile.TemporaryDirectory() as scratch:
         table, _, files = hnsw_rows.make_files(word_vectors.fetch(), scratch)
         order = np.random.default_rng(1).permutation(len(table))

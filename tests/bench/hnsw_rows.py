@@ -18,14 +18,9 @@ MOST_EFFORT = 1024
 EFFORT_OF_BUILDS = 100  # at which graphs of two builds are compared
 
 
-def numpy():
-    import numpy as np
-    return np
-
-
 def make_files(vectors, scratch):
     """(table, queries), and both as files."""
-    np = numpy()
+    import numpy as np
     rows = np.load(vectors.rows).astype(np.float64)
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     held_out = np.zeros(len(rows), dtype=bool)
@@ -77,10 +72,11 @@ class Usearch:
     NAME = "usearch"
 
     def __init__(self, table, queries, threads):
+        import numpy as np
         from usearch.index import Index
         self.queries, self.threads = queries, threads
         self.index = Index(ndim=table.shape[1], metric="ip", dtype="f32", connectivity=M, expansion_add=EF_CONSTRUCTION)
-        self.index.add(numpy().arange(len(table)), table, threads=threads)
+        self.index.add(np.arange(len(table)), table, threads=threads)
 
     def search(self, effort):
         self.index.expansion_search = effort

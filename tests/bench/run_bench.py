@@ -3,6 +3,8 @@ build/bench/results.json. Goals and meanings: goals.py. The C++ programs beside 
 
   run_bench.py BIN_FOLDER [--quick | --smoke] [--output FILE] [NAME...]
 
+Needs numpy for all rows but those of lookups.
+
 Exit code 0: every row that can run here was measured (others are said on stderr: SKIPPED); 1: one failed; 2: usage;
 130, 143: interrupted, terminated.
 """

