@@ -3,15 +3,15 @@
   python3 tests/bench/api_choice.py BIN_FOLDER [cost] [parked] [idle]
 
 cost: server CPU and calls/s at 8 calls outstanding; parked: the same with more and more parked calls; idle: slow calls at 5
-calls/s, 100 of them, and at one in two seconds, 30 of them. Arms are measured in turns, in processes that are started anew for each repetition.
+calls/s, 100 of them, and at one in two seconds, 30 of them. Arms are measured in turns, in processes that are started anew for
+each repetition.
 """
 import contextlib
 import os
 import random
-import statistics
 import sys
 
-from measure import Program
+from measure import Program, in_turns, medians, rate_and_cpu
 
 REPETITIONS, WINDOWS, SECONDS = 5, 3, 0.4
 KIB = 1024
@@ -34,19 +34,11 @@ def compare(folder, arms, size):
         random.Random(repetition).shuffle(names)
         with contextlib.ExitStack() as stack:
             running = {name: start(stack, folder, arms[name], size, size // 256, 64, 8, 2) for name in names}
-            windows = {name: [] for name in names}
-            for turn in range(WINDOWS + 1):
-                for name in names if turn % 2 == 0 else reversed(names):
-                    server, client = running[name]
-                    before = server.cpu_seconds()
-                    window = client.ask(f"run {SECONDS}")
-                    if turn > 0:  # the first warms up
-                        windows[name].append((window["calls"] / window["seconds"],
-                                              (server.cpu_seconds() - before) / window["calls"] * 1e6))
+            windows = in_turns(WINDOWS, **{name: lambda _, arm=arm: rate_and_cpu(*arm, SECONDS) for name, arm in running.items()})
             for name in names:
-                taken[name].append([statistics.median(values) for values in zip(*windows[name])])
+                taken[name].append(medians(windows[name]))
     for name, values in taken.items():
-        rate, cpu = (statistics.median(column) for column in zip(*values))
+        rate, cpu = medians(values)
         print(f"{size // KIB:4} KiB  {name:17} {rate:8.0f} calls/s  {cpu:6.1f} us of server CPU a call", flush=True)
 
 

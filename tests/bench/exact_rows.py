@@ -1,5 +1,6 @@
 """Exact search against a plain read of the rows, faiss and OpenBLAS, against itself without shared passes, and against the
 canonical full scan. Rows and queries are seeded normal numbers, or word vectors."""
+import functools
 import json
 import os
 import statistics
@@ -9,7 +10,7 @@ import time
 
 import word_vectors
 from exact_peers import Faiss, Sgemm, has_faiss
-from measure import Program, ratio_of_times, summary
+from measure import Program, in_turns, ratio_of_times, summary
 
 SHAPES = {"50257x768": (50257, 768), "1000000x128": (1000000, 128)}
 NAMES = {"exact_1q_vs_f32_read_50257x768", "exact_1q_vs_faiss_50257x768", "exact_64q_vs_best_50257x768", "exact_bandwidth",
@@ -39,18 +40,13 @@ def make_files(shape, scratch):
 
 
 def alternate(rounds, **arms):
-    """Seconds per arm, measured in turns; the first round warms up. Threads of OpenMP and OpenBLAS spin for a while after
-    their work, in their own process, so each arm first waits until those of the other have gone to sleep, then runs once untimed."""
-    taken = {name: [] for name in arms}
-    names = list(arms)
-    for turn in range(rounds + 1):
-        for name in names if turn % 2 == 0 else reversed(names):
-            time.sleep(0.1)
-            arms[name](turn)
-            seconds = arms[name](turn)
-            if turn > 0:
-                taken[name].append(seconds)
-    return taken
+    """in_turns, of seconds. Threads of OpenMP and OpenBLAS spin for a while after their work, in their own process, so each arm
+    first waits until those of the other have gone to sleep, then runs once untimed."""
+    def second_run(arm, turn):
+        time.sleep(0.1)
+        arm(turn)
+        return arm(turn)
+    return in_turns(rounds, **{name: functools.partial(second_run, arm) for name, arm in arms.items()})
 
 
 def same_ids(ours, theirs, where):

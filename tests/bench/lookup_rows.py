@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from measure import Program, cpu_seconds, summary
+from measure import Program, cpu_seconds, in_turns, summary, window
 
 ROWS = 50257
 
@@ -83,17 +83,14 @@ def windows(kinds, setup, folder, quick, scratch):
             clients[kind] = stack.enter_context(Program(
                 os.path.join(folder, "lookup_client"), kind, servers[place].first_line, ROWS, dim, batch, outstanding, connections))
             servers[kind] = servers[place]
-        taken = {kind: [] for kind in kinds}
         # Against Redis both clients copy each answer once, as hiredis always does.
-        word = "copy" if "redis" in kinds else "run"
-        for turn in range(rounds + 1):
-            for kind in kinds if turn % 2 == 0 else reversed(kinds):
-                before = servers[kind].cpu_seconds()
-                window = clients[kind].ask(f"{word} {seconds}")
-                cpu = servers[kind].cpu_seconds() - before
-                if turn > 0:  # the first is warm-up
-                    taken[kind].append((window["rows"] / window["seconds"], cpu / window["calls"]))
-        return taken
+        command = f"{'copy' if 'redis' in kinds else 'run'} {seconds}"
+
+        def of_kind(kind):
+            answer, cpu = window(servers[kind], clients[kind], command)
+            return answer["rows"] / answer["seconds"], cpu / answer["calls"]
+
+        return in_turns(rounds, **{kind: lambda _, kind=kind: of_kind(kind) for kind in kinds})
 
 
 def measure_slow_share(folder, quick, scratch):
@@ -133,8 +130,7 @@ def measure(folder, names, quick, scratch):
         taken = windows([ours, peer], (dim, batch, outstanding, connections), folder, quick, scratch)
         for name in of_group:
             which = 0 if SETUPS[name][6] == "rows" else 1
-            our_values = [window[which] for window in taken[ours]]
-            peer_values = [window[which] for window in taken[peer]]
+            our_values, peer_values = ([values[which] for values in taken[kind]] for kind in (ours, peer))
             ratio, spread = summary([a / b for a, b in zip(our_values, peer_values)])
             scale, unit = (1, "rows/s") if which == 0 else (1e6, "us of server CPU a call")
             yield {"name": name, "ours": statistics.median(our_values) * scale, "peer": statistics.median(peer_values) * scale,

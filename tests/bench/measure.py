@@ -80,6 +80,24 @@ def in_turns(rounds, **arms):
     return taken
 
 
+def window(server, client, command):
+    """The client's answer to a command that runs a window, and the server's CPU seconds over it."""
+    before = server.cpu_seconds()
+    answer = client.ask(command)
+    return answer, server.cpu_seconds() - before
+
+
+def rate_and_cpu(server, client, seconds):
+    """Calls/s of a window, and the server's CPU time of a call in us."""
+    answer, cpu = window(server, client, f"run {seconds}")
+    return answer["calls"] / answer["seconds"], cpu / answer["calls"] * 1e6
+
+
+def medians(values):
+    """Of tuples, one for each of their places."""
+    return [statistics.median(column) for column in zip(*values)]
+
+
 def ratio_of_times(name, ours, peer, scale=1e3, unit="ms"):
     """A row whose ratio is the peer's time over ours, pair by pair."""
     ratio, spread = summary([p / o for o, p in zip(ours, peer)])

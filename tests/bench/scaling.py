@@ -7,12 +7,11 @@ others; rows: against the number of rows V; clients: calls/s against calls outst
 """
 import contextlib
 import os
-import statistics
 import sys
 
 import numpy
 
-from measure import Program
+from measure import Program, in_turns, medians, rate_and_cpu
 
 WINDOWS, SECONDS = 5, 0.3
 TABLE_BYTES = 154_000_000
@@ -33,14 +32,9 @@ class Bench:
         clients = [self.stack.enter_context(Program(
             os.path.join(self.folder, "lookup_client"), "unary", self.server.first_line, self.num_rows, self.dim, batch, outstanding,
             min(outstanding, 2), ids)) for batch, outstanding, ids in shapes]
-        taken = [[] for _ in shapes]
-        for turn in range(WINDOWS + 1):
-            for i in range(len(shapes)) if turn % 2 == 0 else reversed(range(len(shapes))):
-                before = self.server.cpu_seconds()
-                window = clients[i].ask(f"run {SECONDS}")
-                if turn > 0:  # the first warms up
-                    taken[i].append((window["calls"] / window["seconds"], (self.server.cpu_seconds() - before) / window["calls"] * 1e6))
-        return [tuple(statistics.median(column) for column in zip(*windows)) for windows in taken]
+        taken = in_turns(WINDOWS, **{str(i): lambda _, client=client: rate_and_cpu(self.server, client, SECONDS)
+                                     for i, client in enumerate(clients)})
+        return [medians(windows) for windows in taken.values()]
 
     def __enter__(self):
         return self
