@@ -2,6 +2,7 @@
 
 OpenBLAS chooses its kernels by the model of the CPU and falls back to those of 2004 (Prescott) where it does not know the model,
 whatever instructions the CPU has. A peer is then several times slower than it could be, so the kernels are tried out, too."""
+import contextlib
 import importlib.util
 import os
 import statistics
@@ -41,15 +42,22 @@ class Peer:
         self.command, self.settings = command, settings
         self.program, self.environment, self.seconds = None, {}, None
         seen = set()
-        for name in blas_kernels():
-            self.try_out({"OPENBLAS_CORETYPE": name} if name else {}, count, k, seen)
-        for more in further:
-            self.try_out({**self.environment, **more}, count, k, set())
-        self.apply(self.program, self.setting)
+        try:
+            for name in blas_kernels():
+                self.try_out({"OPENBLAS_CORETYPE": name} if name else {}, count, k, seen)
+            for more in further:
+                self.try_out({**self.environment, **more}, count, k, set())
+            self.apply(self.program, self.setting)
+        except BaseException:  # a signal: nobody else knows of the program yet
+            if self.program is not None:
+                self.program.kill()
+            raise
 
     def try_out(self, environment, count, k, seen):
-        program = Program(*self.command, env={**os.environ, **FIXED, **environment})
-        if program.first_line not in seen:
+        with contextlib.ExitStack() as stack:
+            program = stack.enter_context(Program(*self.command, env={**os.environ, **FIXED, **environment}))
+            if program.first_line in seen:
+                return
             seen.add(program.first_line)
             for setting in self.settings:
                 self.apply(program, setting)
@@ -62,8 +70,8 @@ class Peer:
                         self.program.close()
                     self.program, self.setting, self.environment = program, setting, environment
                     self.seconds = statistics.median(times)
-        if program is not self.program:
-            program.close()
+            if program is self.program:
+                stack.pop_all()  # it stays
 
     @staticmethod
     def apply(program, setting):
@@ -82,8 +90,8 @@ class Peer:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.program.close()
+    def __exit__(self, *failure):
+        self.program.__exit__(*failure)
 
 
 class Faiss(Peer):

@@ -1,5 +1,6 @@
 """Exact search against a plain read of the rows, faiss and OpenBLAS, against itself without shared passes, and against the
 canonical full scan. Rows and queries are seeded normal numbers, or word vectors."""
+import contextlib
 import functools
 import json
 import os
@@ -155,19 +156,18 @@ def one_query_vs_faiss(name, bench, files, rounds, threads):
 
 def many_queries_vs_best(bench, program, files, rounds, threads):
     name, count = "exact_64q_vs_best_50257x768", 64
-    peers = {"sgemm": Sgemm(program, files, count, 10)}
-    if has_faiss():
-        peers["faiss"] = Faiss(files, threads, count, 10)
     arms = {"ours": lambda turn: bench.ask(f"search {turn} {count} 10")["seconds"]}
-    for peer_name, peer in peers.items():
-        same_ids(bench.ask(f"search 0 {count} 10")["ids"], peer.search(0, count, 10)["ids"], name)
-        arms[peer_name] = lambda turn, peer=peer: peer.search(turn, count, 10)["seconds"]
-    taken = alternate(rounds, **arms)
+    with contextlib.ExitStack() as stack:
+        peers = {"sgemm": stack.enter_context(Sgemm(program, files, count, 10))}
+        if has_faiss():
+            peers["faiss"] = stack.enter_context(Faiss(files, threads, count, 10))
+        for peer_name, peer in peers.items():
+            same_ids(bench.ask(f"search 0 {count} 10")["ids"], peer.search(0, count, 10)["ids"], name)
+            arms[peer_name] = lambda turn, peer=peer: peer.search(turn, count, 10)["seconds"]
+        taken = alternate(rounds, **arms)
     best = min(peers, key=lambda peer_name: statistics.median(taken[peer_name]))
-    for peer in peers.values():
-        peer.program.close()
     flops = 2 * count * int(files[1]) * int(files[2])
     for peer_name, peer in peers.items():
         print(f"note: {name}: {peer}: {flops / statistics.median(taken[peer_name]) / 1e9:.3g} GFLOP/s", file=sys.stderr)
     return ratio_of_times(name, taken["ours"], taken[best],
-                  unit=f"ms, {peers[best]}, {flops / statistics.median(taken[best]) / 1e9:.3g} GFLOP/s")
+                          unit=f"ms, {peers[best]}, {flops / statistics.median(taken[best]) / 1e9:.3g} GFLOP/s")

@@ -1,4 +1,5 @@
 """Lookups against the floor, a textbook service and Redis: one client program, the same number of calls outstanding."""
+import concurrent.futures
 import contextlib
 import os
 import shutil
@@ -6,7 +7,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 
 from measure import Program, cpu_seconds, in_turns, summary, window
@@ -46,6 +46,14 @@ class Redis:
             ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", scratch],
             stdout=subprocess.DEVNULL)
         self.first_line = f"127.0.0.1:{port}"
+        try:
+            self.await_ready(port)
+        except BaseException:  # a signal: nobody else knows of the process yet
+            self.close()
+            raise
+
+    @staticmethod
+    def await_ready(port):
         for _ in range(200):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 return
@@ -96,22 +104,17 @@ def windows(kinds, setup, folder, quick, scratch):
 def measure_slow_share(folder, quick, scratch):
     """Ours and the textbook service at the same time: both are idle nearly always. The share is the figure, not a ratio."""
     calls = 100 if quick else 1500
-    shares, worst = {}, {}
-    with contextlib.ExitStack() as stack:
+    # The stack ends first: what it ends, the threads wait for.
+    with concurrent.futures.ThreadPoolExecutor() as threads, contextlib.ExitStack() as stack:
         def pace(kind):
             server = start_server(kind, folder, 128, 1, scratch)
             stack.callback(server.close)
             client = stack.enter_context(Program(os.path.join(folder, "lookup_client"), kind, server.first_line, ROWS, 128, 1, 1, 1))
             answer = client.ask(f"pace 5 {calls}")
-            shares[kind], worst[kind] = answer["slow"] / answer["calls"], answer["worst_ms"]
-        threads = [threading.Thread(target=pace, args=(kind,)) for kind in ("unary", "textbook")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    yield {"name": SLOW_SHARE, "ours": shares["unary"], "peer": shares["textbook"], "ratio": shares["unary"],
-           "spread": [shares["unary"]] * 2,
-           "unit": f"of {calls} calls, slowest {worst['unary']:.3g} ms, textbook's {worst['textbook']:.3g} ms"}
+            return answer["slow"] / answer["calls"], answer["worst_ms"]
+        (ours, our_worst), (peer, peer_worst) = threads.map(pace, ("unary", "textbook"))
+    yield {"name": SLOW_SHARE, "ours": ours, "peer": peer, "ratio": ours, "spread": [ours, ours],
+           "unit": f"of {calls} calls, slowest {our_worst:.3g} ms, textbook's {peer_worst:.3g} ms"}
 
 
 def measure(folder, names, quick, scratch):
