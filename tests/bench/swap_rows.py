@@ -11,12 +11,19 @@ import swap_latency
 NAMES = {"reload_p99"}
 FULL = (10, 8)  # windows of each kind, seconds
 QUICK = (4, 3)
+TABLE = (50257, 768)
+
+
+def make_tiny():
+    global QUICK, TABLE
+    QUICK, TABLE = (1, 1), (500, 16)
 
 
 def measure(folder, names, quick, scratch):
     if not names:
         return
-    pairs = swap_latency.window_pairs(folder, *(QUICK if quick else FULL))
+    windows, seconds = QUICK if quick else FULL
+    pairs = swap_latency.window_pairs(folder, windows, seconds, rows=TABLE[0], dim=TABLE[1])
     peak = next(pairs)
     taken = list(pairs)
     ratio, spread = summary([during / without for without, during, _ in taken])
