@@ -1,4 +1,4 @@
-// Our service, and beside it in the same process, on the same threads and queues, the floor: a raw method that answers
+// Our service, and beside it in the same process, on the same threads and queue, the floor: a raw method that answers
 // with bytes made at start, as many as a Lookup's, which cycle through as much memory as the table has. What a Lookup
 // costs above it is what this project adds to the transport.
 //

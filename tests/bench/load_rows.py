@@ -43,4 +43,4 @@ def measure(folder, names, quick, scratch):
         best = min(tried, key=lambda piece: statistics.median(tried[piece]))
         taken = in_turns(rounds, ours=lambda _: seconds("load"), peer=lambda _: seconds(f"pread {best}"))
     os.remove(path)
-    yield ratio_of_times("load_vs_pread_1GiB", taken["ours"], taken["peer"], unit=f"ms, pieces of {int(best) >> 20} MiB")
+    yield ratio_of_times("load_vs_pread_1GiB", taken["ours"], taken["peer"], unit=f"ms, {mebibytes} MiB, pieces of {int(best) >> 20} MiB")

@@ -3,7 +3,7 @@ build/bench/results.json. Goals and meanings: goals.py. The C++ programs beside 
 
   run_bench.py BIN_FOLDER [--quick | --smoke] [--output FILE] [NAME...]
 
-Needs numpy for all rows but those of lookups.
+Rows that make tables need numpy, those of lookups do not.
 
 Exit code 0: every row that can run here was measured (others are said on stderr: SKIPPED); 1: one failed; 2: usage;
 130, 143: interrupted, terminated.
@@ -63,7 +63,7 @@ def parse(words):
     parser = argparse.ArgumentParser(prog="run_bench.py")
     parser.add_argument("bin", help="where the programs lie, as build/release/bin")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, at most some five minutes in all")
-    parser.add_argument("--smoke", action="store_true", help="tiny tables and one round: shows that all rows run; the figures mean nothing")
+    parser.add_argument("--smoke", action="store_true", help="as --quick with tiny tables, one round: shows that rows run; the figures mean nothing")
     parser.add_argument("--output", default="build/bench/results.json")
     parser.add_argument("names", nargs="*", help="rows to measure; all that a run of this kind has")
     arguments = parser.parse_intermixed_args(words)
