@@ -366,10 +366,9 @@ size_t SelectCoded(const int32_t* dots, const CodedFacts& rows, const CodeCut& c
     }
   }
   for (; i < rows.count; ++i) {
-    const float n = rows.norms[i];
-    const float reach =
-        rows.alphas[i] * (cut.dot_scale * static_cast<float>(dots[i]) + cut.dot_offset) + cut.error * rows.errors[i];
-    if (reach >= cut.least + (cut.squared_norm * n + cut.norm) * n) indices[selected++] = static_cast<uint32_t>(i);
+    if (MeetsCut(cut, dots[i], rows.alphas[i], rows.errors[i], rows.norms[i])) {
+      indices[selected++] = static_cast<uint32_t>(i);
+    }
   }
   return selected;
 }

@@ -64,7 +64,7 @@ void CodeDotToRecords(const int8_t* query, const CodeRecords& rows, const uint32
 // Whether queries of 8 bits are multiplied faster than those of 16 bits on this machine.
 bool HasFastByteDots();
 
-// A test on rows, for SelectCoded.
+// A test on rows, for MeetsCut and SelectCoded.
 struct CodeCut {
   float dot_scale = 0;   // of a dot product
   float dot_offset = 0;  // added to the scaled dot product, before alpha
@@ -74,6 +74,14 @@ struct CodeCut {
   float squared_norm = 0;  // of its square
 };
 
+// Whether
+//   alpha * (dot_scale * dot + dot_offset) + error * row_error >= least + norm * row_norm + squared_norm * row_norm^2
+// in float32, each operation rounded or fused with the next. NaN on either side does not.
+inline bool MeetsCut(const CodeCut& cut, int32_t dot, float alpha, float row_error, float row_norm) {
+  const float reach = alpha * (cut.dot_scale * static_cast<float>(dot) + cut.dot_offset) + cut.error * row_error;
+  return reach >= cut.least + (cut.squared_norm * row_norm + cut.norm) * row_norm;
+}
+
 // Facts of rows for SelectCoded, each [count].
 struct CodedFacts {
   const float* alphas = nullptr;
@@ -82,10 +90,7 @@ struct CodedFacts {
   size_t count = 0;
 };
 
-// Writes to `indices`, ascending, each i in [0, count) with
-//   alpha_i * (dot_scale * dots[i] + dot_offset) + error * error_i >= least + norm * n_i + squared_norm * n_i * n_i
-// in float32, each operation rounded or fused with the next, and returns how many. NaN on either side selects nothing.
-// indices: [count].
+// Writes to `indices`, ascending, each i in [0, count) whose row meets the cut, and returns how many. indices: [count].
 size_t SelectCoded(const int32_t* dots, const CodedFacts& rows, const CodeCut& cut, uint32_t* indices);
 
 }  // namespace embedding

@@ -67,11 +67,7 @@ class CodePass::LaneOfCodes final : public Lane {
     size_t kept = 0;
     for (size_t at = 0; at < count; ++at) {
       const uint32_t i = selected[at];
-      const float n = facts_.norms[i];
-      // As SelectCoded does.
-      const float reach = facts_.alphas[i] * (cut.dot_scale * static_cast<float>(word_dots_[at]) + cut.dot_offset) +
-                          cut.error * facts_.errors[i];
-      if (!(reach >= cut.least + (cut.squared_norm * n + cut.norm) * n)) continue;
+      if (!MeetsCut(cut, word_dots_[at], facts_.alphas[i], facts_.errors[i], facts_.norms[i])) continue;
       selected[kept] = i;
       word_dots_[kept++] = word_dots_[at];
     }
