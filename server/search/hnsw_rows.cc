@@ -9,6 +9,7 @@
 #include "server/exec/mutex.h"
 #include "server/kernels/canonical.h"
 #include "server/kernels/row_pairs.h"
+#include "server/search/column_sums.h"
 #include "server/search/scan_blocks.h"
 #include "server/search/top_k.h"
 #include "server/table/private_memory.h"
@@ -18,8 +19,6 @@ namespace {
 
 // Above, dot products with bytes could pass 2^31.
 constexpr int64_t kMostCodedDim = 65536;
-// What the mean is estimated from.
-constexpr size_t kSampledRows = 2048;
 // Of so many rows the closest ones are looked for, to see whether codes find them.
 constexpr size_t kSampledQueries = 32;
 constexpr size_t kSampledNeighbours = 10;
@@ -28,8 +27,6 @@ constexpr size_t kComparedRows = 256;
 // Of those neighbours, the share that codes must find. A walk keeps many more candidates than it returns, which makes
 // up for codes that confuse some; where codes confuse most, no effort does.
 constexpr double kWantedShare = 0.8;
-// Share of the rows' mean squared length that a common mean must have to be worth taking off.
-constexpr double kWorthwhileMean = 0.1;
 // More of a row than this is left to the processor's own prefetcher.
 constexpr size_t kMostPrefetchedBytes = 1024;
 
@@ -141,7 +138,7 @@ absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric met
   for (size_t row = 0; row < inside.size(); ++row) {
     if (inside[row]) all.push_back(static_cast<uint32_t>(row));
   }
-  const size_t step = std::max<size_t>(1, all.size() / kSampledRows);
+  const size_t step = std::max<size_t>(1, all.size() / static_cast<size_t>(kSampledRows));
   for (size_t i = 0; i < all.size(); i += step) sample.push_back(all[i]);
   if (metric == Metric::kCosine) {
     rows.inverse_norms_.assign(inside.size(), 0.0f);
@@ -164,21 +161,14 @@ absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric met
 }
 
 void HnswRows::EstimateMean(const std::vector<uint32_t>& sample) {
-  std::vector<double> sums(dim_);
+  ColumnSums sums(dim_);
   std::vector<float> wide(dim_);
-  double squares = 0;
   for (const uint32_t row : sample) {
     WidenToF32(ElementTypeOf(table_->dtype()), table_->row(row), dim_, wide.data());
-    for (size_t j = 0; j < dim_; ++j) {
-      sums[j] += double{wide[j]};
-      squares += double{wide[j]} * double{wide[j]};
-    }
+    sums.Add(wide.data());
   }
-  const auto count = static_cast<double>(std::max<size_t>(1, sample.size()));
-  double mean_squares = 0;
-  for (const double sum : sums) mean_squares += (sum / count) * (sum / count);
-  if (mean_squares < kWorthwhileMean * squares / count) return;
-  for (const double sum : sums) mean_.push_back(static_cast<float>(sum / count));
+  if (!sums.HaveCommonMean()) return;
+  for (size_t j = 0; j < dim_; ++j) mean_.push_back(static_cast<float>(sums.MeanOf(j)));
 }
 
 absl::Status HnswRows::Encode(const RowNorms& norms, const std::vector<bool>& inside, WorkerPool& pool,

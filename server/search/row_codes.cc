@@ -8,16 +8,13 @@
 
 #include "server/kernels/codes.h"
 #include "server/kernels/kernels.h"
+#include "server/search/column_sums.h"
 #include "server/search/scan_blocks.h"
 #include "server/table/private_memory.h"
 
 namespace embedding {
 namespace {
 
-// Rows that mean and scales are estimated from: a relative error of about 1 / sqrt(2 * 2048), 2 %.
-constexpr int64_t kSampledRows = 2048;
-// Share of the rows' mean squared length that a common mean must have to be worth taking off.
-constexpr double kWorthwhileMean = 0.1;
 // The smallest scale beside the largest one.
 constexpr double kSmallestScale = 0x1p-10;
 constexpr int64_t kBlockRows = 64;
@@ -29,13 +26,6 @@ const float* WideRow(Dtype dtype, const std::byte* row, std::vector<float>& wide
   return wide.data();
 }
 
-// What the sampled rows say of each column.
-struct ColumnSums {
-  std::vector<double> sums;
-  std::vector<double> squares;
-  double count = 0;
-};
-
 // Fills mean, inverse_scale and mean_norm.
 void ScaleColumns(const ColumnSums& sample, RowCodes& codes) {
   const size_t dim = sample.sums.size();
@@ -43,21 +33,15 @@ void ScaleColumns(const ColumnSums& sample, RowCodes& codes) {
   codes.mean.assign(dim, 0.0f);
   codes.inverse_scale.assign(dim, 1.0f);
   if (count == 0) return;
-  double mean_squares = 0;
-  double all_squares = 0;
-  for (size_t j = 0; j < dim; ++j) {
-    mean_squares += (sample.sums[j] / count) * (sample.sums[j] / count);
-    all_squares += sample.squares[j] / count;
-  }
-  const bool take_mean_off = mean_squares >= kWorthwhileMean * all_squares;
+  const bool take_mean_off = sample.HaveCommonMean();
   std::vector<double> deviations(dim);
   double largest = 0;
   double mean_norm_squares = 0;
   for (size_t j = 0; j < dim; ++j) {
-    const double mean = take_mean_off ? sample.sums[j] / count : 0;
+    const double mean = take_mean_off ? sample.MeanOf(j) : 0;
     codes.mean[j] = static_cast<float>(mean);
     mean_norm_squares += double{codes.mean[j]} * double{codes.mean[j]};
-    deviations[j] = std::sqrt(std::max(0.0, sample.squares[j] / count - (2 * sample.sums[j] / count - mean) * mean));
+    deviations[j] = std::sqrt(std::max(0.0, sample.squares[j] / count - (2 * sample.MeanOf(j) - mean) * mean));
     largest = std::max(largest, deviations[j]);
   }
   codes.mean_norm = std::sqrt(mean_norm_squares) * (1 + 0x1p-30);
@@ -86,7 +70,7 @@ absl::Status RowCodesBuilder::Begin(Dtype dtype, int64_t num_rows, int64_t dim, 
 
 absl::Status RowCodesBuilder::EstimateColumns(const ReadRow& read) {
   const auto dim = static_cast<size_t>(dim_);
-  ColumnSums sample{std::vector<double>(dim), std::vector<double>(dim)};
+  ColumnSums sample(dim);
   std::vector<std::byte> row_bytes(dim * DtypeSize(dtype_));
   std::vector<float> wide(dim);
   const int64_t step = std::max<int64_t>(1, num_rows_ / kSampledRows);
@@ -95,12 +79,7 @@ absl::Status RowCodesBuilder::EstimateColumns(const ReadRow& read) {
     float norm;
     NormsOfRows(ElementTypeOf(dtype_), row_bytes.data(), 1, dim_, &norm);
     if (std::isnan(norm)) continue;
-    const float* values = WideRow(dtype_, row_bytes.data(), wide);
-    for (size_t j = 0; j < dim; ++j) {
-      sample.sums[j] += double{values[j]};
-      sample.squares[j] += double{values[j]} * double{values[j]};
-    }
-    ++sample.count;
+    sample.Add(WideRow(dtype_, row_bytes.data(), wide));
   }
   ScaleColumns(sample, codes_);
   return absl::OkStatus();
