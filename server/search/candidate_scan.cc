@@ -101,6 +101,7 @@ void CandidateScan::RunLane(int lane) {
 float CandidateScan::FirstTau(size_t query, const CandidatePass::Lane& lane, int64_t begin, int64_t end) const {
   const int64_t k = wanted_[query].k;
   const int64_t looked_at = std::min(end, begin + std::max(kFirstRows, 2 * k));
+  if (looked_at - begin < k) return -kInfinity;
   std::vector<float> lower;
   lower.reserve(static_cast<size_t>(looked_at - begin));
   for (int64_t row = begin; row < looked_at; ++row) {
