@@ -17,7 +17,7 @@ bool CandidateReservoir::Add(const Candidate& candidate) {
   Shrink();
   if (candidates_.size() >= limit_) {
     gave_up_ = true;
-    candidates_ = {};
+    candidates_ = std::vector<Candidate>();  // `= {}` would keep the memory
     return false;
   }
   // Many rows about as close as each other: a larger reservoir keeps the cost of shrinking per entry constant.

@@ -150,7 +150,7 @@ absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric met
     const bool keep_codes = rows.CodesTellRowsApart(all, pool, stop);
     if (stop && stop()) return absl::CancelledError("indexing was stopped");
     if (keep_codes) {
-      rows.inverse_norms_ = {};
+      rows.inverse_norms_ = std::vector<float>();  // `= {}` would keep the memory
     } else {
       rows.records_ = nullptr;
     }
