@@ -6,12 +6,8 @@
 #include <thread>
 
 #include "embedding/v1/embedding.grpc.pb.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/security/credentials.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server.h"
-#include "server/service/rpc_server.h"
+#include "tests/server/service/loopback_server.h"
 #include "tests/server/service/service_testing.h"
 
 namespace embedding::testing {
@@ -22,42 +18,22 @@ constexpr size_t kWideRowBytes = kWide * sizeof(float);
 
 class LookupStreamTest : public ::testing::Test {
  protected:
-  LookupStreamTest() : services_(TablesOf(ToyTable(), CountingTable("wide", 8, kWide))) {
-    context_.registry = &services_.registry;
-    context_.pool = &services_.pool;
-    context_.metrics = &services_.metrics;
-    context_.admission = &services_.admission;
-    rpc_ = std::make_unique<RpcServer>(EmbeddingServiceMethods(context_), context_.limits, services_.metrics, 2,
-                                       EmbeddingServiceStreams(context_));
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    rpc_->Register(builder);
-    server_ = builder.BuildAndStart();
-    rpc_->Start();
-    address_ = "127.0.0.1:" + std::to_string(port);
-    stub_ = NewStub();
-  }
+  LookupStreamTest()
+      : services_(TablesOf(ToyTable(), CountingTable("wide", 8, kWide))),
+        server_(EmbeddingServiceMethods(services_.Context()), EmbeddingServiceStreams(services_.Context()), {},
+                services_.metrics) {}
 
   ~LookupStreamTest() override {
-    rpc_->BeginDrain();
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    rpc_->Join();
-    EXPECT_EQ(rpc_->in_flight(), 0);
-    EXPECT_EQ(rpc_->undrained_calls(), 0);
+    server_.Stop(std::chrono::seconds(60));
     // A worker may still be letting go of what it has sent.
     while (services_.admission.in_flight_bytes() > 0) std::this_thread::yield();
     EXPECT_EQ(services_.admission.queued_searches(), 0);
   }
 
   // With a connection of its own.
-  std::shared_ptr<grpc::Channel> NewChannel() const {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetMaxReceiveMessageSize(-1);
-    return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
+  std::unique_ptr<v1::EmbeddingService::Stub> NewStub() const {
+    return v1::EmbeddingService::NewStub(server_.NewChannel());
   }
-  std::unique_ptr<v1::EmbeddingService::Stub> NewStub() const { return v1::EmbeddingService::NewStub(NewChannel()); }
 
   static v1::LookupStreamRequest ToyRow(int64_t id) {
     v1::LookupStreamRequest request;
@@ -86,11 +62,8 @@ class LookupStreamTest : public ::testing::Test {
   }
 
   Services services_;
-  ServiceContext context_;
-  std::unique_ptr<RpcServer> rpc_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-  std::unique_ptr<v1::EmbeddingService::Stub> stub_;
+  LoopbackServer server_;
+  const std::unique_ptr<v1::EmbeddingService::Stub> stub_ = NewStub();
 };
 
 TEST_F(LookupStreamTest, AnswersInOrderWithManyOutstanding) {
@@ -172,7 +145,7 @@ TEST_F(LookupStreamTest, AnItemThatFailsEndsNothingElse) {
 }
 
 TEST_F(LookupStreamTest, AMessageThatDoesNotParseEndsTheStreamAfterTheAnswersBeforeIt) {
-  grpc::GenericStub stub(NewChannel());
+  grpc::GenericStub stub(server_.NewChannel());
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
   const auto done = [&] {
@@ -265,7 +238,7 @@ TEST_F(LookupStreamTest, ACancelInTheMiddleLeavesNothingBehind) {
   ASSERT_TRUE(stream->Read(&response));
   context.TryCancel();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  while (rpc_->in_flight() > 0 || services_.admission.in_flight_bytes() > 0) std::this_thread::yield();
+  while (server_.rpc().in_flight() > 0 || services_.admission.in_flight_bytes() > 0) std::this_thread::yield();
   // Counted when the library says that the stream has ended, which may be after the caller knows.
   while (MetricValue(services_.metrics, "grpc_server_handled_total",
                      {{"grpc_method", "LookupStream"}, {"grpc_code", "Canceled"}}) != 1) {
@@ -280,7 +253,7 @@ TEST_F(LookupStreamTest, AStreamEndsWithItsOwnDeadlineOnly) {
   v1::LookupStreamResponse response;
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  while (rpc_->in_flight() > 0) std::this_thread::yield();
+  while (server_.rpc().in_flight() > 0) std::this_thread::yield();
 }
 
 TEST_F(LookupStreamTest, ADrainAnswersWhatWasTakenAndSaysWhyItEnds) {
@@ -297,8 +270,8 @@ TEST_F(LookupStreamTest, ADrainAnswersWhatWasTakenAndSaysWhyItEnds) {
   const auto stream = stub_->LookupStream(&context);
   ASSERT_TRUE(stream->Write(LongBag()));
   while (services_.admission.queued_searches() == 0) std::this_thread::yield();
-  rpc_->BeginDrain();
-  EXPECT_EQ(rpc_->undrained_calls(), 1);
+  server_.rpc().BeginDrain();
+  EXPECT_EQ(server_.rpc().undrained_calls(), 1);
   go->store(true);
   v1::LookupStreamResponse response;
   ASSERT_TRUE(stream->Read(&response));
@@ -318,7 +291,7 @@ TEST_F(LookupStreamTest, IsCountedAsAStream) {
   const std::map<std::string, std::string> labels = {{"grpc_type", "bidi_stream"}, {"grpc_method", "LookupStream"}};
   EXPECT_EQ(MetricValue(services_.metrics, "grpc_server_started_total", labels), 1);
   EXPECT_EQ(MetricValue(services_.metrics, "grpc_server_handled_total", labels), 0);
-  EXPECT_EQ(rpc_->in_flight(), 1);
+  EXPECT_EQ(server_.rpc().in_flight(), 1);
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(MetricValue(services_.metrics, "grpc_server_handled_total", labels), 1);

@@ -5,14 +5,10 @@
 #include <random>
 #include <thread>
 
-#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/security/credentials.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server.h"
 #include "server/exec/mutex.h"
-#include "server/service/rpc_server.h"
 #include "server/service/snapshot_reaper.h"
+#include "tests/server/service/loopback_server.h"
 #include "tests/server/service/service_testing.h"
 
 namespace embedding::testing {
@@ -225,25 +221,12 @@ class VersionsTest : public ::testing::Test {
 
   VersionsTest() : services_(std::vector<std::string>{"t"}, RequestLimits{}, /*keep_versions=*/1) {
     Publish(1);
-    ServiceContext context;
-    context.registry = &services_.registry;
-    context.pool = &services_.pool;
-    context.metrics = &services_.metrics;
-    context.admission = &services_.admission;
-    rpc_ = std::make_unique<RpcServer>(EmbeddingServiceMethods(context), context.limits, services_.metrics, 2,
-                                       EmbeddingServiceStreams(context));
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    rpc_->Register(builder);
-    server_ = builder.BuildAndStart();
-    rpc_->Start();
+    server_ = std::make_unique<LoopbackServer>(EmbeddingServiceMethods(services_.Context()),
+                                               EmbeddingServiceStreams(services_.Context()), RequestLimits{},
+                                               services_.metrics);
     grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // the window stays at 64 KiB until the answer is asked for
-    channel_ =
-        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments);
+    channel_ = server_->NewChannel(arguments);
   }
 
   ~VersionsTest() override {
@@ -328,11 +311,8 @@ class VersionsTest : public ::testing::Test {
 
   void StopServer() {
     if (server_ == nullptr) return;
-    rpc_->BeginDrain();
-    server_->Shutdown(std::chrono::system_clock::now());
-    rpc_->Join();
+    server_->Stop(std::chrono::seconds(0));
     server_.reset();
-    rpc_.reset();
     while (services_.admission.in_flight_bytes() > 0) std::this_thread::yield();
   }
 
@@ -347,8 +327,7 @@ class VersionsTest : public ::testing::Test {
   std::vector<uint64_t> freed_ ABSL_GUARDED_BY(mutex_);
   SnapshotReaper reaper_;
   Services services_;
-  std::unique_ptr<RpcServer> rpc_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<LoopbackServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<grpc::GenericStub> stub_;

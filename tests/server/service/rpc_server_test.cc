@@ -13,14 +13,13 @@
 #include <thread>
 #include <vector>
 
-#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "proto/status_codec.h"
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
+#include "tests/server/service/loopback_server.h"
 
 namespace embedding {
 namespace {
@@ -70,39 +69,24 @@ class RpcServerTest : public ::testing::Test {
 
   void Serve(const Handler& lookup, const Handler& search = {}, RequestLimits limits = {}) {
     const Handler echo = [](const CallPtr& call) { call->Reply(call->request()); };
-    rpc_ = std::make_unique<RpcServer>(
-        std::vector<RpcMethod>{{kLookup, Rpc::kLookup, lookup ? lookup : echo},
-                               {kNeighbours, Rpc::kNearestNeighbour, search ? search : echo},
-                               {kInfo, Rpc::kGetServerInfo, echo}},
-        limits, metrics_, 2, std::vector<StreamMethod>{{kEcho, [](StreamPtr stream) {
-                                                          return std::make_unique<EchoHandler>(std::move(stream));
-                                                        }}});
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    rpc_->Register(builder);
-    server_ = builder.BuildAndStart();
-    ASSERT_NE(server_, nullptr);
-    rpc_->Start();
+    const std::vector<RpcMethod> methods = {{kLookup, Rpc::kLookup, lookup ? lookup : echo},
+                                            {kNeighbours, Rpc::kNearestNeighbour, search ? search : echo},
+                                            {kInfo, Rpc::kGetServerInfo, echo}};
+    const std::vector<StreamMethod> streams = {
+        {kEcho, [](StreamPtr stream) { return std::make_unique<EchoHandler>(std::move(stream)); }}};
+    server_ = std::make_unique<testing::LoopbackServer>(methods, streams, limits, metrics_);
     grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-    channel_ =
-        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments);
+    channel_ = server_->NewChannel(arguments);
   }
 
   void TearDown() override { Stop(std::chrono::seconds(60)); }
 
-  void Stop(std::chrono::nanoseconds timeout) {
+  void Stop(milliseconds timeout) {
     if (server_ == nullptr) return;
-    rpc_->BeginDrain();
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<milliseconds>(timeout));
-    rpc_->Join();
-    EXPECT_EQ(rpc_->in_flight(), 0);
-    EXPECT_EQ(rpc_->undrained_calls(), 0);
+    server_->Stop(timeout);
     EXPECT_EQ(metrics_.calls_started(), metrics_.calls_handled());
     server_.reset();
-    rpc_.reset();
   }
 
   Outcome Ask(const std::string& path, const std::string& body, grpc::ClientContext& context) {
@@ -129,8 +113,7 @@ class RpcServerTest : public ::testing::Test {
 
   Metrics metrics_{BuildInfo{}};
   WorkerPool pool_{2};
-  std::unique_ptr<RpcServer> rpc_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<testing::LoopbackServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts_;  // trailers are views into them
 };
@@ -266,7 +249,7 @@ TEST_F(RpcServerTest, AHandlerSeesThatItsCallerCancelled) {
   });
   EXPECT_EQ(Ask(kNeighbours, "", context).status.error_code(), grpc::StatusCode::CANCELLED);
   canceller.join();
-  while (rpc_->in_flight() > 0) std::this_thread::yield();
+  while (server_->rpc().in_flight() > 0) std::this_thread::yield();
   EXPECT_EQ(code.load(), static_cast<int>(absl::StatusCode::kCancelled));
 }
 
@@ -303,9 +286,9 @@ TEST_F(RpcServerTest, ShutdownWaitsForCallsThatReachedAHandler) {
   grpc::ClientContext context;
   std::thread caller([&] { outcome = Ask(kNeighbours, "", context); });
   while (!arrived.load()) std::this_thread::yield();
-  rpc_->BeginDrain();
-  EXPECT_EQ(rpc_->undrained_calls(), 1);
-  EXPECT_EQ(rpc_->in_flight(), 1);
+  server_->rpc().BeginDrain();
+  EXPECT_EQ(server_->rpc().undrained_calls(), 1);
+  EXPECT_EQ(server_->rpc().in_flight(), 1);
   std::thread stopper([&] { Stop(std::chrono::seconds(60)); });
   held->Reply(Body("in time"));
   held.reset();
@@ -435,7 +418,7 @@ TEST_F(RpcServerTest, ADrainEndsOpenAndNewStreams) {
   std::string text;
   ASSERT_TRUE(open.Write("one"));
   ASSERT_TRUE(open.Read(text));
-  rpc_->BeginDrain();
+  server_->rpc().BeginDrain();
   EXPECT_FALSE(open.Read(text));
   const grpc::Status status = open.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -99,6 +99,17 @@ class Services {
     return Call("Lookup", request, response);
   }
 
+  // What the methods below work with, for others that are made of the same parts.
+  ServiceContext Context(RequestLimits limits = {}) {
+    ServiceContext context;
+    context.registry = &registry;
+    context.pool = &pool;
+    context.metrics = &metrics;
+    context.admission = &admission;
+    context.limits = limits;
+    return context;
+  }
+
   WorkerPool pool;
   Metrics metrics;
   TableRegistry registry;
@@ -114,12 +125,7 @@ class Services {
   }
 
   void Build(RequestLimits limits) {
-    ServiceContext context;
-    context.registry = &registry;
-    context.pool = &pool;
-    context.metrics = &metrics;
-    context.admission = &admission;
-    context.limits = limits;
+    const ServiceContext context = Context(limits);
     const auto add = [&](std::vector<RpcMethod> some) {
       for (RpcMethod& method : some) {
         const std::string name = method.path.substr(method.path.rfind('/') + 1);

@@ -64,8 +64,7 @@ class TableAdminTest : public ::testing::Test {
     const absl::Status status = manager_->LoadFirst(*ParseTableOptions(text), services_->pool);
     ASSERT_EQ(status, absl::OkStatus());
     manager_->Open();
-    ServiceContext context = {&services_->registry, &services_->pool, &services_->metrics, &services_->admission, {}};
-    for (RpcMethod& method : TableAdminServiceMethods(context, manager_.get())) {
+    for (RpcMethod& method : TableAdminServiceMethods(services_->Context(), manager_.get())) {
       services_->methods.emplace(method.path.substr(method.path.rfind('/') + 1), method);
     }
   }
