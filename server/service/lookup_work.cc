@@ -114,7 +114,8 @@ absl::Status LookupWork::Resolve() {
     const auto vectors = static_cast<uint64_t>(num_vectors() + request_.rows.count);
     runs_long_ = SaturatingMultiply(vectors, columns_) > kInlineElements;
   } else {
-    runs_long_ = layout_.payload_bytes > kInlineBytes && !RefersToRows();
+    refers_to_rows_ = RowsMayStay();
+    runs_long_ = layout_.payload_bytes > kInlineBytes && !refers_to_rows_;
   }
   return absl::OkStatus();
 }
@@ -245,7 +246,7 @@ absl::StatusOr<grpc::ByteBuffer> LookupWork::Answer(const Waiting& caller) {
       context_.admission->Admit(static_cast<int64_t>(answer_bytes_), /*search=*/false);
   if (!ticket.ok()) return ticket.status();
   absl::StatusOr<grpc::ByteBuffer> answer =
-      RefersToRows() ? AnswerByReference(*std::move(ticket)) : AnswerByCopy(caller, *std::move(ticket));
+      refers_to_rows_ ? AnswerByReference(*std::move(ticket)) : AnswerByCopy(caller, *std::move(ticket));
   context_.metrics->OnStage(rpc_, Stage::kEncode, Clock::now() - begin);
   return answer;
 }
@@ -258,10 +259,10 @@ uint8_t* LookupWork::WriteHead(uint8_t* to) const {
   return WriteStampedTensor(*snapshot_, layout_, to);
 }
 
-bool LookupWork::RefersToRows() const {
+bool LookupWork::RowsMayStay() const {
   const EmbeddingTable& table = *snapshot_->table;
   const size_t least = context_.referenced_piece_bytes;
-  if (computed() || output_ != table.dtype() || layout_.payload_bytes < least) return false;
+  if (output_ != table.dtype() || layout_.payload_bytes < least) return false;
   // Rows of zeros lie nowhere; and without a row there is nothing to refer to.
   const Gaps holes = gaps();
   if (num_vectors() == 0 || (!holes.positions.empty() && !holes.left_out)) return false;

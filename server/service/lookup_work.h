@@ -57,8 +57,9 @@ class LookupWork {
 
   // Everything before the rows, returning the byte behind it.
   uint8_t* WriteHead(uint8_t* to) const;
-  // Whether the rows can go out as they lie in the table, and lie in pieces long enough for that to pay.
-  bool RefersToRows() const;
+  // Of rows that are not computed: whether they can go out as they lie in the table, and lie in pieces long enough for
+  // that to pay.
+  bool RowsMayStay() const;
   grpc::ByteBuffer AnswerByReference(Admission::Ticket ticket) const;
   absl::StatusOr<grpc::ByteBuffer> AnswerByCopy(const Waiting& caller, Admission::Ticket ticket);
   absl::Status WriteRows(const Waiting& caller, std::byte* to);
@@ -93,6 +94,7 @@ class LookupWork {
   TensorLayout layout_;
   size_t vector_bytes_ = 0;  // of the answer
   uint64_t answer_bytes_ = 0;
+  bool refers_to_rows_ = false;
   bool runs_long_ = false;
   std::vector<float> floats_;  // [columns_], of what is computed
 };

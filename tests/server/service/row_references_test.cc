@@ -213,6 +213,28 @@ TEST(RowReferencesTest, WhatIsOverTheBoundIsRefused) {
   EXPECT_EQ(services.Lookup(RequestOf({1, 2}), &response), absl::OkStatus());
 }
 
+TEST(RowReferencesTest, OnlyLongCopiesWaitForAWorker) {
+  constexpr size_t kInlineRows = (size_t{8} << 20) / (kReferencedPieceBytes / 2);  // of the narrow table
+  AdmissionLimits limits;
+  limits.max_queued_searches = 1;
+  Services services(TablesOf(CountingTable("narrow", kRows, kReferencedPieceBytes / 8),
+                             CountingTable("wide", kRows, kReferencedPieceBytes / 4)),
+                    {}, limits);
+  const auto place = services.admission.Admit(0, /*search=*/true);  // now whatever needs a worker is refused
+  ASSERT_TRUE(place.ok());
+  const auto ask = [&](const char* table, size_t rows) {
+    std::vector<int64_t> ids(rows);
+    for (size_t i = 0; i < rows; ++i) ids[i] = static_cast<int64_t>(i) * 7 % kRows;
+    v1::LookupRequest request = RequestOf(ids);
+    request.mutable_table()->set_name(table);
+    v1::LookupResponse response;
+    return services.Lookup(request, &response).code();
+  };
+  EXPECT_EQ(ask("narrow", kInlineRows), absl::StatusCode::kOk);
+  EXPECT_EQ(ask("narrow", kInlineRows + 1), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ask("wide", kInlineRows), absl::StatusCode::kOk);
+}
+
 // A server of one table whose versions tell when they are freed.
 class VersionsTest : public ::testing::Test {
  protected:
