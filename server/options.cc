@@ -53,6 +53,22 @@ Setting Count(std::string flag, std::string group, const std::string& help, int6
           [=](const ServerOptions& options) { return absl::StrCat(Get(member, options)); }};
 }
 
+// unset: what 0 stands for.
+Setting Threads(std::string flag, std::string group, const std::string& help, const std::string& unset,
+                Member<int> member) {
+  return {std::move(flag),
+          std::move(group),
+          "N",
+          absl::StrCat(help, ", 1 to 1024; 0: ", unset),
+          ValueKind::kNumber,
+          [=](absl::string_view text, ServerOptions& options) {
+            const absl::StatusOr<int64_t> threads = ParseCount(text, 0, 1024);
+            if (threads.ok()) member(options) = static_cast<int>(*threads);
+            return threads.status();
+          },
+          [=](const ServerOptions& options) { return absl::StrCat(Get(member, options)); }};
+}
+
 Setting Size(std::string flag, std::string group, const std::string& help, int64_t min, int64_t max,
              Member<int64_t> member) {
   return {std::move(flag),
@@ -176,22 +192,10 @@ std::vector<Setting> MakeSettings() {
                          std::chrono::hours(24),
                          [](ServerOptions& o) -> milliseconds& { return o.limits.max_deadline; }));
 
-  all.push_back({"threads", load, "N", "threads, 1 to 1024; 0: as many as the CPU quota and affinity allow",
-                 ValueKind::kNumber,
-                 [](absl::string_view text, ServerOptions& options) {
-                   const absl::StatusOr<int64_t> threads = ParseCount(text, 0, 1024);
-                   if (threads.ok()) options.threads = static_cast<int>(*threads);
-                   return threads.status();
-                 },
-                 [](const ServerOptions& options) { return absl::StrCat(options.threads); }});
-  all.push_back({"polling-threads", load, "N",
-                 "threads that take calls and answer lookups, 1 to 1024; 0: half of --threads", ValueKind::kNumber,
-                 [](absl::string_view text, ServerOptions& options) {
-                   const absl::StatusOr<int64_t> threads = ParseCount(text, 0, 1024);
-                   if (threads.ok()) options.polling_threads = static_cast<int>(*threads);
-                   return threads.status();
-                 },
-                 [](const ServerOptions& options) { return absl::StrCat(options.polling_threads); }});
+  all.push_back(Threads("threads", load, "threads", "as many as the CPU quota and affinity allow",
+                        [](ServerOptions& o) -> int& { return o.threads; }));
+  all.push_back(Threads("polling-threads", load, "threads that take calls and answer lookups", "half of --threads",
+                        [](ServerOptions& o) -> int& { return o.polling_threads; }));
   all.push_back(Size("max-in-flight-bytes", load, "answers held in memory at once; more is refused", kKiB, kTiB,
                      [](ServerOptions& o) -> int64_t& { return o.admission.max_in_flight_bytes; }));
   all.push_back(Count("max-queued-searches", load, "Similarity and NearestNeighbour calls at once; more is refused", 1,
