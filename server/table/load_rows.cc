@@ -185,7 +185,7 @@ class Loader {
     return layout_.offset + at / row_bytes_ * (row_bytes_ + kVecsWidthBytes) + kVecsWidthBytes + at % row_bytes_;
   }
 
-  // As ReadPiece. The width of a row is read with the row's first byte, so each is seen once.
+  // As ReadPiece. The width of a row is read with the row's first byte, so no piece leaves one out.
   absl::Status ReadRowsWithWidths(size_t at, size_t size, std::byte* memory, std::vector<std::byte>* with_widths) {
     const bool begins_a_row = at % row_bytes_ == 0;
     const uint64_t begin = InFileWithWidths(at) - (begins_a_row ? kVecsWidthBytes : 0);
