@@ -7,9 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "proto/status_codec.h"
-#include "server/search/exact_index.h"
-#include "server/search/hnsw_file.h"
-#include "server/search/hnsw_index.h"
 #include "server/service/log.h"
 #include "server/service/request_errors.h"
 #include "server/table/quote.h"
@@ -18,14 +15,6 @@
 
 namespace embedding {
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
-
-// For calls that hold a dropped version whose memory a load needs.
-constexpr std::chrono::seconds kRoomPatience{5};
-constexpr std::chrono::milliseconds kRoomPoll{10};
-// Between two lines on how far an index is.
-constexpr std::chrono::seconds kIndexLogInterval{2};
 
 double UnixSeconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -109,6 +98,7 @@ absl::Status CheckName(const std::string& name) {
 
 TableManager::TableManager(Settings settings)
     : settings_(std::move(settings)),
+      maker_(settings_.registry, settings_.limits, settings_.progress, [this] { return stopping(); }),
       // Half of them, so that calls find a CPU that no load holds.
       readers_(std::max(1, settings_.threads / 2), WorkerPool::Priority::kBackground),
       loader_(1, WorkerPool::Priority::kBackground) {}
@@ -308,132 +298,9 @@ absl::Status TableManager::CheckAgainstServing(const TableSource& source, uint64
       {{"table", source.options.name}, {"dim", absl::StrCat(old_table.dim())}, {"new_dim", absl::StrCat(table.dim())}});
 }
 
-// Whether dropping versions of the table that do not serve made room for a load, or will have in a moment.
-bool TableManager::MakeRoom(const std::string& name, int64_t needed_bytes, int64_t allowed_bytes) {
-  const SteadyClock::time_point until = SteadyClock::now() + kRoomPatience;
-  const auto fits = [&] { return TableMemoryUsed() <= allowed_bytes - needed_bytes; };
-  int64_t idle_bytes = 0;
-  for (const SnapshotPtr& idle : settings_.registry->Idle(name)) {
-    idle_bytes += idle->table->size_bytes() + idle->index->code_bytes();
-    if (const GraphFacts* graph = idle->index->graph(); graph != nullptr) idle_bytes += graph->size_bytes;
-  }
-  reaper_.AwaitIdle();
-  if (!fits() && TableMemoryUsed() - idle_bytes > allowed_bytes - needed_bytes) return false;
-  for (;;) {
-    if (fits()) return true;
-    std::vector<SnapshotPtr> idle = settings_.registry->Idle(name);
-    if (!idle.empty()) {
-      const uint64_t version = idle.front()->version;
-      static_cast<void>(settings_.registry->Drop(name, version));
-      Log(LogLevel::kInfo, "version dropped for the memory of a new one", {{"table", name}, {"version", version}});
-    } else if (SteadyClock::now() >= until || stopping()) {
-      return false;
-    } else {
-      // Calls still use what was dropped.
-      Mutex mutex;
-      CondVar never;
-      MutexLock lock(&mutex);
-      never.WaitUntil(&mutex, SteadyClock::now() + kRoomPoll);
-    }
-    idle.clear();
-    reaper_.AwaitIdle();
-  }
-}
-
-absl::StatusOr<std::unique_ptr<EmbeddingTable>> TableManager::LoadWithRoom(const TableSource& source, WorkerPool& pool,
-                                                                           std::unique_ptr<ExactRowsBuilder>* rows) {
-  for (bool again = false;; again = true) {
-    LoadProgress::Report report;
-    if (settings_.progress != nullptr) report = settings_.progress(source.options.name);
-    *rows = std::make_unique<ExactRowsBuilder>(source.options.codes);
-    absl::StatusOr<std::unique_ptr<EmbeddingTable>> table =
-        LoadTable(source.options, settings_.limits, pool,
-                  LoadProgress(std::move(report), [this] { return stopping(); }), rows->get());
-    const std::optional<OverBudget> over = OverBudgetOf(table.status());
-    if (!over.has_value() || again) return table;
-    rows->reset();  // gives its memory back
-    if (!MakeRoom(source.options.name, over->needed_bytes, over->allowed_bytes)) return table;
-  }
-}
-
-absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildIndex(const TableOptions& options,
-                                                                         const EmbeddingTable& table,
-                                                                         ExactRowsBuilder& rows, WorkerPool& pool) {
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> exact = BuildExactSearch(options, table, rows, pool);
-  if (!exact.ok() || !options.hnsw) return exact;
-  absl::StatusOr<HnswParts> parts = MakeGraph(options, table, pool);
-  const std::optional<OverBudget> over = OverBudgetOf(parts.status());
-  if (over.has_value() && MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
-    parts = MakeGraph(options, table, pool);
-  }
-  if (!parts.ok()) return parts.status();
-  return MakeHnswIndex(table, *std::move(exact), *std::move(parts));
-}
-
-// From the file beside the table, if that is there and fits; else it is built, and the file is written.
-absl::StatusOr<HnswParts> TableManager::MakeGraph(const TableOptions& options, const EmbeddingTable& table,
-                                                  WorkerPool& pool) {
-  const auto stop = [this] { return stopping(); };
-  const HnswParameters parameters = {MetricOf(table.metric()), options.hnsw_m, options.hnsw_ef_construction};
-  const std::string path = HnswFilePath(options.path, options.name);
-  absl::StatusOr<HnswParts> parts = ReadHnswParts(table, path, parameters, pool, stop);
-  if (parts.ok() || absl::IsCancelled(parts.status()) || absl::IsResourceExhausted(parts.status())) return parts;
-  if (!absl::IsNotFound(parts.status())) {
-    Log(LogLevel::kWarning, "the file of the index does not serve, it is built anew",
-        {{"table", options.name}, {"path", InMessage(path)}, {"reason", std::string(parts.status().message())}});
-  }
-  SteadyClock::time_point told = SteadyClock::now();
-  const auto progress = [&](int64_t done, int64_t all) {
-    if (SteadyClock::now() - told < kIndexLogInterval && done < all) return;
-    told = SteadyClock::now();
-    Log(LogLevel::kInfo, "building index", {{"table", options.name}, {"rows", done}, {"of", all}});
-  };
-  parts = BuildHnswParts(table, parameters, pool, stop, progress);
-  if (!parts.ok()) return parts;
-  if (absl::Status s = WriteHnswFile(path, table.fingerprint(), parts->graph); !s.ok()) {
-    Log(LogLevel::kWarning, "the index is not kept for the next start",
-        {{"table", options.name}, {"path", InMessage(path)}, {"reason", std::string(s.message())}});
-  }
-  return parts;
-}
-
-absl::StatusOr<std::unique_ptr<NeighbourIndex>> TableManager::BuildExactSearch(const TableOptions& options,
-                                                                               const EmbeddingTable& table,
-                                                                               ExactRowsBuilder& rows,
-                                                                               WorkerPool& pool) {
-  if (rows.complete()) return BuildExactIndex(table, rows.Take(table));
-  // There was no memory for codes beside the rows.
-  const bool asked = options.codes == CodesOption::kOn;
-  const bool with_codes = WantsCodes(options.codes, table.dtype());
-  const auto stop = [this] { return stopping(); };
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildExactIndex(table, with_codes, pool, stop);
-  const std::optional<OverBudget> over = OverBudgetOf(index.status());
-  if (over.has_value() && MakeRoom(options.name, over->needed_bytes, over->allowed_bytes)) {
-    index = BuildExactIndex(table, with_codes, pool, stop);
-  }
-  if (index.ok() || asked || absl::IsCancelled(index.status())) return index;
-  Log(LogLevel::kWarning, "no memory for codes of the rows: searches are slower than they could be",
-      {{"table", options.name}, {"reason", std::string(index.status().message())}});
-  return BuildExactIndex(table, /*with_codes=*/false, pool, stop);
-}
-
 absl::StatusOr<SnapshotPtr> TableManager::Prepare(const TableSource& source, uint64_t version, WorkerPool& pool) {
-  std::unique_ptr<ExactRowsBuilder> rows;
-  absl::StatusOr<std::unique_ptr<EmbeddingTable>> table = LoadWithRoom(source, pool, &rows);
-  if (!table.ok()) return table.status();
-  if (absl::Status s = CheckAgainstServing(source, version, **table); !s.ok()) return s;
-  if (stopping()) return absl::CancelledError("the load was stopped");
-  auto snapshot = std::make_unique<Snapshot>();
-  snapshot->name = source.options.name;
-  snapshot->version = version;
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> index = BuildIndex(source.options, **table, *rows, pool);
-  if (absl::IsCancelled(index.status())) return index.status();
-  if (!index.ok()) return WithPath(source.options.path, index.status());
-  snapshot->index = *std::move(index);
-  snapshot->default_metric = MetricOf((*table)->metric());
-  snapshot->loaded_at = std::chrono::system_clock::now();
-  snapshot->table = *std::move(table);
-  return reaper_.Own(std::move(snapshot));
+  const auto check = [&](const EmbeddingTable& table) { return CheckAgainstServing(source, version, table); };
+  return maker_.Make(source, version, check, pool);
 }
 
 void TableManager::Publish(const SnapshotPtr& snapshot, const Origin& origin) {

@@ -16,11 +16,9 @@
 #include "absl/strings/string_view.h"
 #include "server/exec/mutex.h"
 #include "server/exec/worker_pool.h"
-#include "server/search/exact_rows.h"
-#include "server/search/hnsw_index.h"
 #include "server/service/metrics.h"
 #include "server/service/snapshot.h"
-#include "server/service/snapshot_reaper.h"
+#include "server/service/snapshot_maker.h"
 #include "server/table/load_table.h"
 #include "server/table/table_options.h"
 #include "server/table/table_source.h"
@@ -41,8 +39,7 @@ class TableManager {
     TableLimits limits;
     std::string table_root;  // what paths of an Order are relative to
     int threads = 1;         // of the server; half of them read a file
-    // Called when a load begins; what it gives is told of the progress. May be empty.
-    std::function<LoadProgress::Report(const std::string& table)> progress;
+    SnapshotMaker::Progress progress;
     // Told when a table begins to serve (true) and when it is gone (false). May be empty.
     std::function<void(const std::string& table, bool serving)> health;
   };
@@ -102,16 +99,6 @@ class TableManager {
   absl::StatusOr<Origin> OriginOf(const Order& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RunOrder(const Origin& origin);
   absl::StatusOr<TableSource> FindSource(const Origin& origin);
-  // rows: becomes what was found out while the rows arrived.
-  absl::StatusOr<std::unique_ptr<EmbeddingTable>> LoadWithRoom(const TableSource& source, WorkerPool& pool,
-                                                               std::unique_ptr<ExactRowsBuilder>* rows);
-  bool MakeRoom(const std::string& name, int64_t needed_bytes, int64_t allowed_bytes);
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildIndex(const TableOptions& options, const EmbeddingTable& table,
-                                                             ExactRowsBuilder& rows, WorkerPool& pool);
-  absl::StatusOr<std::unique_ptr<NeighbourIndex>> BuildExactSearch(const TableOptions& options,
-                                                                   const EmbeddingTable& table, ExactRowsBuilder& rows,
-                                                                   WorkerPool& pool);
-  absl::StatusOr<HnswParts> MakeGraph(const TableOptions& options, const EmbeddingTable& table, WorkerPool& pool);
   absl::StatusOr<SnapshotPtr> Prepare(const TableSource& source, uint64_t version, WorkerPool& pool);
   absl::Status CheckAgainstServing(const TableSource& source, uint64_t version, const EmbeddingTable& table);
   // folder_version: 0 for a file.
@@ -121,8 +108,8 @@ class TableManager {
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
   const Settings settings_;
-  SnapshotReaper reaper_;
   std::atomic<bool> stopping_{false};
+  SnapshotMaker maker_;
   Mutex mutex_;  // held while what serves changes, so that registry, metrics and health change together
   std::map<std::string, Origin> origins_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, History> histories_ ABSL_GUARDED_BY(mutex_);
