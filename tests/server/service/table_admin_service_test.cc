@@ -191,6 +191,14 @@ TEST_F(TableAdminTest, CodesOfTheRowsAreAnOption) {
   EXPECT_EQ(loaded_.table().code_bytes(), 120);
 }
 
+TEST_F(TableAdminTest, TheBytesOfAnIndexAreAMetric) {
+  Write("root/new.npy", 40, 3, 2);
+  ASSERT_EQ(Load("new", "new.npy", {{"index", "hnsw"}}), absl::OkStatus());
+  EXPECT_GT(loaded_.table().hnsw().bytes(), 0);
+  EXPECT_EQ(Metric("embedding_table_index_size_bytes", {{"table", "new"}}), loaded_.table().hnsw().bytes());
+  EXPECT_EQ(Metric("embedding_table_index_size_bytes", {{"table", "words"}}), 0);
+}
+
 TEST_F(TableAdminTest, WithoutMemoryForCodesATableIsServedUnlessTheyWereAskedFor) {
   Write("root/new.npy", 1000, 30, 2);
   SetTableMemoryLimit(TableMemoryUsed() + 130000);
