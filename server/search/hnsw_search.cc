@@ -63,11 +63,11 @@ void HnswSearch::Begin() {
   const int num_lanes = static_cast<int>(
       std::min<int64_t>(num_queries, LanesFor(num_queries * steps * rows_.table.dim(), pool_.num_threads())));
   if (num_lanes == 1) {
-    WalkQueries();
+    WalkQueries(num_lanes);
     return AskExactSearch();
   }
   pool_.Submit(
-      num_lanes, [self = shared_from_this()](int) { self->WalkQueries(); },
+      num_lanes, [self = shared_from_this(), num_lanes](int) { self->WalkQueries(num_lanes); },
       [self = shared_from_this()] { self->AskExactSearch(); });
 }
 
@@ -79,9 +79,12 @@ bool HnswSearch::ScanIsNoMoreWork() const {
   return walked > static_cast<double>(rows_.table.num_rows());
 }
 
-void HnswSearch::WalkQueries() {
+void HnswSearch::WalkQueries(int num_lanes) {
   const bool is_filtered = eligible_->count() < rows_.table.num_rows();
-  const size_t most = is_filtered ? 1 : std::min(kWalksInTurns, query_.queries.size());
+  // Of few queries each lane takes its share at once, not the first lane that of the others.
+  const auto lanes = static_cast<size_t>(num_lanes);
+  const size_t share = (query_.queries.size() + lanes - 1) / lanes;
+  const size_t most = is_filtered ? 1 : std::min(kWalksInTurns, share);
   std::vector<std::unique_ptr<HnswWalk>> walks;
   while (walks.size() < most) walks.push_back(rows_.walks.Take());
   int64_t scored = 0;

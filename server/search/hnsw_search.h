@@ -59,8 +59,8 @@ class HnswSearch : public std::enable_shared_from_this<HnswSearch> {
   void Begin();
   // Whether walks would come by about as many rows as there are.
   bool ScanIsNoMoreWork() const;
-  // One lane: takes queries until none is left.
-  void WalkQueries();
+  // One of num_lanes: takes queries until none is left.
+  void WalkQueries(int num_lanes);
   // The same where every row may be kept: the walks take turns.
   void WalkInTurns(std::span<const std::unique_ptr<HnswWalk>> walks);
   // The same with a filter, one query after the other.
