@@ -17,36 +17,49 @@ void LinkChooser::JudgeCandidates(const HnswGraph& graph, size_t level, uint32_t
   std::sort(candidates_.begin(), candidates_.end(), IsWalkedFirst);
 }
 
-bool LinkChooser::IsApart(uint32_t row, float closeness) {
-  // Most rows are refused by one of the first.
-  constexpr size_t kPiece = 8;
-  float of_chosen[kPiece];
+void LinkChooser::DropThoseBehind(uint32_t row) {
+  closeness_.resize(ids_.size());
   query_.SetRow(row);
-  for (size_t begin = 0; begin < ids_.size(); begin += kPiece) {
-    const size_t count = std::min(kPiece, ids_.size() - begin);
-    rows_.Judge(query_, ids_.data() + begin, count, of_chosen);
-    if (std::any_of(of_chosen, of_chosen + count, [closeness](float c) { return c > closeness; })) return false;
+  rows_.Judge(query_, ids_.data(), ids_.size(), closeness_.data());
+  size_t left = 0;
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    ids_[left] = ids_[i];
+    bounds_[left] = bounds_[i];
+    places_[left] = places_[i];
+    left += closeness_[i] > bounds_[i] ? 0 : 1;
   }
-  return true;
+  ids_.resize(left);
+  bounds_.resize(left);
+  places_.resize(left);
 }
 
 std::span<const WalkedRow> LinkChooser::Choose(const HnswGraph& graph, size_t level,
                                                std::span<const WalkedRow> candidates, size_t least, size_t most) {
   if (candidates.size() <= least) return candidates;
   chosen_.clear();
-  others_.clear();
+  is_taken_.assign(candidates.size(), 0);
   ids_.clear();
-  for (const WalkedRow& candidate : candidates) {
-    if (chosen_.size() == most) break;
-    const uint32_t row = graph.RowOf(level, candidate.row);
-    if (IsApart(row, candidate.closeness)) {
-      chosen_.push_back(candidate);
-      ids_.push_back(row);
-    } else {
-      others_.push_back(candidate);
-    }
+  bounds_.clear();
+  places_.clear();
+  // Farthest first, so that the next one is at the end.
+  for (size_t i = candidates.size(); i-- > 0;) {
+    ids_.push_back(graph.RowOf(level, candidates[i].row));
+    bounds_.push_back(candidates[i].closeness);
+    places_.push_back(static_cast<uint32_t>(i));
   }
-  for (size_t i = 0; i < others_.size() && chosen_.size() < least; ++i) chosen_.push_back(others_[i]);
+  while (!ids_.empty()) {
+    const uint32_t row = ids_.back();
+    is_taken_[places_.back()] = 1;
+    chosen_.push_back(candidates[places_.back()]);
+    if (chosen_.size() == most) break;
+    ids_.pop_back();
+    bounds_.pop_back();
+    places_.pop_back();
+    DropThoseBehind(row);
+  }
+  for (size_t i = 0; i < candidates.size() && chosen_.size() < least; ++i) {
+    if (is_taken_[i] == 0) chosen_.push_back(candidates[i]);
+  }
   return chosen_;
 }
 

@@ -31,16 +31,18 @@ class LinkChooser {
                                     size_t least, size_t most);
 
  private:
-  // Whether none of the chosen rows is closer to a row than `closeness`.
-  bool IsApart(uint32_t row, float closeness);
+  // Drops the candidates that are still open, and are closer to `row` than to the row whose list it is.
+  void DropThoseBehind(uint32_t row);
 
   const HnswRows& rows_;
   HnswQuery query_;
   std::vector<WalkedRow> candidates_;
   std::vector<WalkedRow> chosen_;
-  std::vector<WalkedRow> others_;  // that were passed over
-  std::vector<uint32_t> ids_;      // of candidates_, or of chosen_
-  std::vector<float> closeness_;
+  std::vector<uint32_t> ids_;      // of candidates that are judged
+  std::vector<float> closeness_;   // of these
+  std::vector<float> bounds_;      // of these: their closeness to the row whose list it is
+  std::vector<uint32_t> places_;   // of these: which candidates they are
+  std::vector<uint8_t> is_taken_;  // per candidate: chosen
 };
 
 }  // namespace embedding

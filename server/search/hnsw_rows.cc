@@ -37,6 +37,17 @@ float DotWith(const std::vector<float>& a, const std::vector<float>& b) {
   return static_cast<float>(sum);
 }
 
+// The whole numbers that bytes of codes stand for, and their sum. Few per call, so a kernel of its own would not pay.
+template <typename T>
+int32_t CentreCodes(const uint8_t* codes, size_t dim, T* query) {
+  int32_t sum = 0;
+  for (size_t j = 0; j < dim; ++j) {
+    query[j] = static_cast<T>(codes[j] - 128);
+    sum += codes[j];
+  }
+  return sum - 128 * static_cast<int32_t>(dim);
+}
+
 }  // namespace
 
 HnswQuery::HnswQuery(const HnswRows& rows) : rows_(rows), values_(rows.dim_) {
@@ -79,9 +90,7 @@ void HnswQuery::SetRow(uint32_t row) {
 }
 
 void HnswQuery::SetCodes(uint32_t row) {
-  const auto* codes = reinterpret_cast<const uint8_t*>(rows_.records_.get()) + row * rows_.stride_;
-  std::copy(codes, codes + codes_.size(), codes_.begin());
-  TakeCodes();
+  TakeCodes(reinterpret_cast<const uint8_t*>(rows_.records_.get()) + row * rows_.stride_);
   const HnswRows::Facts facts = rows_.FactsOf(row);
   const float half = rows_.metric_ == Metric::kEuclidean ? 0.5f : 1.0f;  // Facts there are of twice the product
   scale_ = facts.factor * half;
@@ -91,23 +100,16 @@ void HnswQuery::SetCodes(uint32_t row) {
   constant_ = rows_.metric_ == Metric::kEuclidean ? facts.offset : 0.0f;
 }
 
-void HnswQuery::TakeCodes() {
-  int32_t sum = 0;
-  for (const uint8_t code : codes_) sum += code;
-  sum -= 128 * static_cast<int32_t>(codes_.size());
-  bias_ = 128 * sum;
-  if (words_.empty()) {
-    for (size_t j = 0; j < codes_.size(); ++j) bytes_[j] = static_cast<int8_t>(codes_[j] ^ 128);
-  } else {
-    for (size_t j = 0; j < codes_.size(); ++j) words_[j] = static_cast<int16_t>(codes_[j] - 128);
-  }
+void HnswQuery::TakeCodes(const uint8_t* codes) {
+  bias_ = 128 * (words_.empty() ? CentreCodes(codes, values_.size(), bytes_.data())
+                                : CentreCodes(codes, values_.size(), words_.data()));
 }
 
 void HnswQuery::Encode(float scale) {
   if (!rows_.is_coded()) return;
   CodedRow coded;
   EncodeRows(values_.data(), 1, values_.size(), rows_.zeros_.data(), rows_.ones_.data(), codes_.data(), &coded);
-  TakeCodes();
+  TakeCodes(codes_.data());
   scale_ = coded.alpha * scale;
   row_reach_ = (coded.alpha * coded.code_norm + coded.error) * scale;  // at least |Q|
   query_reach_ = coded.error * scale * rows_.largest_code_norm_;
@@ -288,10 +290,17 @@ void HnswRows::JudgeCodes(HnswQuery& query, const uint32_t* ids, size_t count, f
   } else {
     CodeDotToRecords(query.words_.data(), records, ids, count, query.dots_.data());
   }
+  // In variables of their own, as `closeness` might lie among the query's fields, for all the compiler knows.
+  const float scale = query.scale_;
+  const float mean = query.mean_;
+  const float constant = query.constant_;
+  const int32_t bias = query.bias_;
+  const int32_t* dots = query.dots_.data();
+  const std::byte* facts_begin = records_.get() + stride_ - sizeof(Facts);
   for (size_t i = 0; i < count; ++i) {
-    const Facts facts = FactsOf(ids[i]);
-    const float dot = query.scale_ * static_cast<float>(query.dots_[i] - query.bias_);
-    closeness[i] = facts.factor * dot + (facts.offset * query.mean_ + query.constant_);
+    Facts facts;
+    std::memcpy(&facts, facts_begin + ids[i] * stride_, sizeof(Facts));
+    closeness[i] = facts.factor * (scale * static_cast<float>(dots[i] - bias)) + (facts.offset * mean + constant);
   }
 }
 

@@ -49,8 +49,8 @@ class HnswQuery {
   void Encode(float scale);
   // A row whose codes are those of a query, as no mean was taken off.
   void SetCodes(uint32_t row);
-  // Brings codes_ into the form that is multiplied.
-  void TakeCodes();
+  // Brings [dim] codes into the form that is multiplied.
+  void TakeCodes(const uint8_t* codes);
 
   const HnswRows& rows_;
   std::vector<float> values_;  // [dim]

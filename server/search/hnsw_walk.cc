@@ -1,6 +1,8 @@
 #include "server/search/hnsw_walk.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -51,15 +53,26 @@ void HnswWalk::Judge(const std::vector<uint32_t>& rows) {
 
 template <class Level>
 void HnswWalk::TakeUnvisited(const Level& level, const uint32_t* list) {
-  ids_.clear();
-  numbers_.clear();
-  for (uint32_t j = 1; j <= list[0]; ++j) {
+  // Every row is written, and counted if it is new: no processor could foresee which ones are.
+  const uint32_t count = list[0];
+  ids_.resize(count);
+  if (!Level::kNumbersAreRows) numbers_.resize(count);
+  uint32_t* ids = ids_.data();
+  uint64_t* visits = visits_.data();
+  size_t fresh = 0;
+  for (uint32_t j = 1; j <= count; ++j) {
     const uint32_t row = level.Row(list[j]);
-    if (!Visit(row)) continue;
-    rows_.Prefetch(row);
-    ids_.push_back(row);
-    if (!Level::kNumbersAreRows) numbers_.push_back(list[j]);
+    const uint64_t word = visits[row / 64];
+    const uint64_t bit = uint64_t{1} << row % 64;
+    visits[row / 64] = word | bit;
+    ids[fresh] = row;
+    if (!Level::kNumbersAreRows) numbers_[fresh] = list[j];
+    fresh += (word & bit) == 0 ? 1 : 0;
   }
+  ids_.resize(fresh);
+  if (!Level::kNumbersAreRows) numbers_.resize(fresh);
+  for (const uint32_t row : ids_) rows_.Prefetch(row);
+  visited_.insert(visited_.end(), ids_.begin(), ids_.end());
 }
 
 template void HnswWalk::TakeUnvisited(const Lowest& level, const uint32_t* list);
@@ -123,12 +136,14 @@ bool HnswWalk::FollowOn(const Level& level) {
 template <class Level>
 void HnswWalk::TakeOn(const Level& level) {
   Judge(ids_);
-  fresh_.clear();
   const float bound = pool_size_ == effort_ ? pool_[pool_size_ - 1].closeness : -std::numeric_limits<float>::infinity();
+  fresh_.resize(ids_.size());
+  size_t fresh = 0;
   for (size_t i = 0; i < ids_.size(); ++i) {
-    // Nor a NaN.
-    if (closeness_[i] > bound) fresh_.push_back({closeness_[i], Level::kNumbersAreRows ? ids_[i] : numbers_[i]});
+    fresh_[fresh] = {closeness_[i], Level::kNumbersAreRows ? ids_[i] : numbers_[i]};
+    fresh += closeness_[i] > bound ? 1 : 0;  // nor a NaN
   }
+  fresh_.resize(fresh);
   if (!fresh_.empty()) Merge();
   // Most often the two that come next.
   const size_t stride = Level::kNumbersAreRows ? graph_.lowest_stride() : graph_.upper_stride();

@@ -84,13 +84,10 @@ class HnswWalk {
   // Merges fresh_, which is not empty, into pool_.
   void Merge();
   void ForgetVisits();
-  bool Visit(uint32_t row) {
-    uint64_t& word = visits_[row / 64];
-    const uint64_t bit = uint64_t{1} << row % 64;
-    if ((word & bit) != 0) return false;
-    word |= bit;
+  // Of a row that the walk starts from.
+  void Visit(uint32_t row) {
+    visits_[row / 64] |= uint64_t{1} << row % 64;
     visited_.push_back(row);
-    return true;
   }
 
   const HnswRows& rows_;
