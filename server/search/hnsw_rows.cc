@@ -27,14 +27,20 @@ constexpr size_t kComparedRows = 256;
 // Of those neighbours, the share that codes must find. A walk keeps many more candidates than it returns, which makes
 // up for codes that confuse some; where codes confuse most, no effort does.
 constexpr double kWantedShare = 0.8;
+// At least how far a row divided by its length in float32 is from the true one.
+constexpr float kUnitError = 0x1p-22f;
 // More of a row than this is left to the processor's own prefetcher.
 constexpr size_t kMostPrefetchedBytes = 1024;
 
 // Serial, in double: the same everywhere.
-float DotWith(const std::vector<float>& a, const std::vector<float>& b) {
+float DotOf(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (size_t j = 0; j < a.size(); ++j) sum += double{a[j]} * double{b[j]};
   return static_cast<float>(sum);
+}
+
+void SubtractFrom(std::vector<float>& a, const std::vector<float>& b) {
+  for (size_t j = 0; j < a.size(); ++j) a[j] -= b[j];
 }
 
 // The whole numbers that bytes of codes stand for, and their sum. Few per call, so a kernel of its own would not pay.
@@ -70,34 +76,24 @@ bool HnswQuery::SetVector(VectorView vector) {
   if (!(norm >= kMinNorm && norm <= kMaxNorm)) return false;
   const double scale = rows_.metric_ == Metric::kEuclidean ? 1 : 1 / norm;
   for (size_t j = 0; j < wide.size(); ++j) values_[j] = static_cast<float>(wide[j] * scale);
-  constant_ = rows_.metric_ == Metric::kEuclidean ? -static_cast<float>(squares) : 0;
-  Encode(1);
+  if (rows_.is_coded()) Encode();
   return true;
 }
 
 void HnswQuery::SetRow(uint32_t row) {
-  if (rows_.is_coded() && rows_.mean_.empty()) return SetCodes(row);
-  WidenToF32(ElementTypeOf(rows_.table_->dtype()), rows_.table_->row(row), values_.size(), values_.data());
-  if (!rows_.is_coded()) {
-    if (rows_.metric_ == Metric::kCosine) {
-      for (float& x : values_) x *= rows_.inverse_norms_[row];
-    }
-    return;
-  }
-  const float offset = rows_.FactsOf(row).offset;
-  constant_ = rows_.metric_ == Metric::kEuclidean ? offset : 0;
-  Encode(rows_.metric_ == Metric::kCosine ? offset : 1);
+  if (rows_.is_coded()) return TakeRecord(row);
+  rows_.WidenRow(row, values_.data());
 }
 
-void HnswQuery::SetCodes(uint32_t row) {
+void HnswQuery::TakeRecord(uint32_t row) {
   TakeCodes(reinterpret_cast<const uint8_t*>(rows_.records_.get()) + row * rows_.stride_);
   const HnswRows::Facts facts = rows_.FactsOf(row);
   const float half = rows_.metric_ == Metric::kEuclidean ? 0.5f : 1.0f;  // Facts there are of twice the product
   scale_ = facts.factor * half;
   row_reach_ = scale_ * rows_.largest_code_norm_ + facts.error * half;
   query_reach_ = facts.error * half * rows_.largest_code_norm_;
-  mean_ = rows_.metric_ == Metric::kEuclidean ? 1.0f : 0.0f;
-  constant_ = rows_.metric_ == Metric::kEuclidean ? facts.offset : 0.0f;
+  offset_weight_ = 1;
+  constant_ = facts.offset - rows_.squared_mean_;
 }
 
 void HnswQuery::TakeCodes(const uint8_t* codes) {
@@ -105,28 +101,22 @@ void HnswQuery::TakeCodes(const uint8_t* codes) {
                                 : CentreCodes(codes, values_.size(), words_.data()));
 }
 
-void HnswQuery::Encode(float scale) {
-  if (!rows_.is_coded()) return;
+void HnswQuery::Encode() {
+  offset_weight_ = 0;
+  constant_ = 0;
+  if (rows_.metric_ == Metric::kEuclidean) {
+    if (!rows_.mean_.empty()) SubtractFrom(values_, rows_.mean_);
+    offset_weight_ = 1;
+    constant_ = -DotOf(values_, values_);
+  } else if (!rows_.mean_.empty()) {
+    constant_ = DotOf(values_, rows_.mean_);
+  }
   CodedRow coded;
   EncodeRows(values_.data(), 1, values_.size(), rows_.zeros_.data(), rows_.ones_.data(), codes_.data(), &coded);
   TakeCodes(codes_.data());
-  scale_ = coded.alpha * scale;
-  row_reach_ = (coded.alpha * coded.code_norm + coded.error) * scale;  // at least |Q|
-  query_reach_ = coded.error * scale * rows_.largest_code_norm_;
-  const float mean = rows_.mean_.empty() ? 0 : DotWith(values_, rows_.mean_) * scale;
-  switch (rows_.metric_) {
-    case Metric::kCosine:
-      mean_ = mean;
-      break;
-    case Metric::kDot:
-      mean_ = 0;
-      constant_ += mean;
-      break;
-    case Metric::kEuclidean:
-      mean_ = 1;
-      constant_ += 2 * mean;
-      break;
-  }
+  scale_ = coded.alpha;
+  row_reach_ = coded.alpha * coded.code_norm + coded.error;  // at least |q|
+  query_reach_ = coded.error * rows_.largest_code_norm_;
 }
 
 absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric metric, const RowNorms& norms,
@@ -148,7 +138,7 @@ absl::StatusOr<HnswRows> HnswRows::Build(const EmbeddingTable& table, Metric met
   }
   if (table.dim() <= kMostCodedDim) {
     rows.EstimateMean(sample);
-    if (absl::Status s = rows.Encode(norms, inside, pool, stop); !s.ok()) return s;
+    if (absl::Status s = rows.Encode(inside, pool, stop); !s.ok()) return s;
     const bool keep_codes = rows.CodesTellRowsApart(all, pool, stop);
     if (stop && stop()) return absl::CancelledError("indexing was stopped");
     if (keep_codes) {
@@ -166,15 +156,22 @@ void HnswRows::EstimateMean(const std::vector<uint32_t>& sample) {
   ColumnSums sums(dim_);
   std::vector<float> wide(dim_);
   for (const uint32_t row : sample) {
-    WidenToF32(ElementTypeOf(table_->dtype()), table_->row(row), dim_, wide.data());
+    WidenRow(row, wide.data());
     sums.Add(wide.data());
   }
   if (!sums.HaveCommonMean()) return;
   for (size_t j = 0; j < dim_; ++j) mean_.push_back(static_cast<float>(sums.MeanOf(j)));
+  if (metric_ != Metric::kEuclidean) squared_mean_ = DotOf(mean_, mean_);
 }
 
-absl::Status HnswRows::Encode(const RowNorms& norms, const std::vector<bool>& inside, WorkerPool& pool,
-                              const StopPredicate& stop) {
+void HnswRows::WidenRow(uint32_t row, float* values) const {
+  WidenToF32(ElementTypeOf(table_->dtype()), table_->row(row), dim_, values);
+  if (metric_ != Metric::kCosine) return;
+  const float inverse_norm = inverse_norms_[row];
+  for (size_t j = 0; j < dim_; ++j) values[j] *= inverse_norm;
+}
+
+absl::Status HnswRows::Encode(const std::vector<bool>& inside, WorkerPool& pool, const StopPredicate& stop) {
   stride_ = (dim_ + sizeof(Facts) + kCodeSlack - 1) / kCodeSlack * kCodeSlack;
   absl::StatusOr<std::shared_ptr<std::byte>> records = AllocatePrivate(inside.size() * stride_);
   if (!records.ok()) return records.status();
@@ -193,15 +190,19 @@ absl::Status HnswRows::Encode(const RowNorms& norms, const std::vector<bool>& in
     while (!(stop && stop()) && blocks.Take(&begin, &end)) {
       for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
         if (!inside[row]) continue;
-        WidenToF32(ElementTypeOf(table_->dtype()), table_->row(static_cast<int64_t>(row)), dim_, wide.data());
+        WidenRow(static_cast<uint32_t>(row), wide.data());
         std::byte* to = records_.get() + row * stride_;
         CodedRow coded;
         EncodeRows(wide.data(), 1, dim_, mean, ones_.data(), reinterpret_cast<uint8_t*>(to), &coded);
         largest = std::max(largest, coded.code_norm);
-        const float norm = norms.norms[row];
         Facts facts = {coded.alpha, 0, coded.error};
-        if (metric_ == Metric::kCosine) facts = {coded.alpha / norm, 1 / norm, coded.error / norm};
-        if (metric_ == Metric::kEuclidean) facts = {2 * coded.alpha, -norm * norm, 2 * coded.error};
+        if (metric_ == Metric::kEuclidean) {
+          if (!mean_.empty()) SubtractFrom(wide, mean_);
+          facts = {2 * coded.alpha, -DotOf(wide, wide), 2 * coded.error};
+        } else {
+          if (metric_ == Metric::kCosine) facts.error += kUnitError;
+          if (!mean_.empty()) facts.offset = DotOf(wide, mean_);
+        }
         std::memcpy(to + stride_ - sizeof(Facts), &facts, sizeof(Facts));
       }
     }
@@ -292,7 +293,7 @@ void HnswRows::JudgeCodes(HnswQuery& query, const uint32_t* ids, size_t count, f
   }
   // In variables of their own, as `closeness` might lie among the query's fields, for all the compiler knows.
   const float scale = query.scale_;
-  const float mean = query.mean_;
+  const float weight = query.offset_weight_;
   const float constant = query.constant_;
   const int32_t bias = query.bias_;
   const int32_t* dots = query.dots_.data();
@@ -300,7 +301,7 @@ void HnswRows::JudgeCodes(HnswQuery& query, const uint32_t* ids, size_t count, f
   for (size_t i = 0; i < count; ++i) {
     Facts facts;
     std::memcpy(&facts, facts_begin + ids[i] * stride_, sizeof(Facts));
-    closeness[i] = facts.factor * (scale * static_cast<float>(dots[i] - bias)) + (facts.offset * mean + constant);
+    closeness[i] = facts.factor * (scale * static_cast<float>(dots[i] - bias)) + (facts.offset * weight + constant);
   }
 }
 
@@ -323,7 +324,7 @@ float HnswRows::ReachOf(const HnswQuery& query, uint32_t row, float closeness) c
   const Facts facts = FactsOf(row);
   // A few roundings of each term.
   const float slack =
-      0x1p-20f * (std::abs(closeness) + std::abs(facts.offset * query.mean_) + std::abs(query.constant_));
+      0x1p-20f * (std::abs(closeness) + std::abs(facts.offset * query.offset_weight_) + std::abs(query.constant_));
   return query.row_reach_ * facts.error + query.query_reach_ * facts.factor + slack;
 }
 

@@ -4,11 +4,12 @@
 // Closeness: cosine, dot product, or minus the squared distance, of approximate value; higher is closer. It chooses
 // where a walk goes and what is scored canonically afterwards.
 //
-// Codes as in kernels/codes.h: x = mean + alpha c + r for a row and q = b u + e for a query, c and u whole numbers of 8
-// bits, so that q.x is about q.mean + alpha b (u.c). u.c is an exact integer, and what is made of it here is rounded
-// the same way everywhere: the closeness of two rows, and so the graph that is built by it, is the same on every
-// machine. Columns keep their scales, unlike those of row_codes.h: what evens out rows makes queries as much more
-// uneven, which 8 bits cannot hold.
+// Codes as in kernels/codes.h: x = mean + alpha c + r for a row, for cosine over its length, and q = b u + e for a
+// query, c and u whole numbers of 8 bits, so that q.x is about q.mean + alpha b (u.c). The codes of a row serve as
+// those of a query: x.y is about x.mean + y.mean - |mean|^2 + alpha beta (c.d). For squared distances the mean is taken
+// off both sides. u.c is an exact integer, and what is made of it here is rounded the same way everywhere: the
+// closeness of two rows, and so the graph that is built by it, is the same on every machine. Columns keep their scales,
+// unlike those of row_codes.h: what evens out rows makes queries as much more uneven, which 8 bits cannot hold.
 #pragma once
 
 #include <cstddef>
@@ -45,10 +46,10 @@ class HnswQuery {
 
  private:
   friend class HnswRows;
-  // From values_, which stand for the query over `scale`.
-  void Encode(float scale);
-  // A row whose codes are those of a query, as no mean was taken off.
-  void SetCodes(uint32_t row);
+  // From values_.
+  void Encode();
+  // The codes of a row as those of a query.
+  void TakeRecord(uint32_t row);
   // Brings [dim] codes into the form that is multiplied.
   void TakeCodes(const uint8_t* codes);
 
@@ -57,12 +58,12 @@ class HnswQuery {
   // Of coded rows: u in the form that is multiplied faster, the other is empty; kCodeSlack zeros behind.
   std::vector<int8_t> bytes_;
   std::vector<int16_t> words_;
-  int32_t bias_ = 0;       // 128 sum_j u_j
-  float scale_ = 0;        // b
-  float mean_ = 0;         // factor of a row's offset
-  float constant_ = 0;     // of every closeness
-  float row_reach_ = 0;    // factor of a row's error
-  float query_reach_ = 0;  // factor of a row's factor
+  int32_t bias_ = 0;         // 128 sum_j u_j
+  float scale_ = 0;          // b
+  float offset_weight_ = 0;  // factor of a row's offset: 0 or 1
+  float constant_ = 0;       // of every closeness
+  float row_reach_ = 0;      // factor of a row's error
+  float query_reach_ = 0;    // factor of a row's factor
   std::vector<uint8_t> codes_;
   std::vector<int32_t> dots_;
   std::vector<const void*> addresses_;
@@ -100,16 +101,17 @@ class HnswRows {
   friend class HnswQuery;
   // Stands at the end of a record.
   struct Facts {
-    float factor = 0;  // closeness = factor * b (u.c) + offset * (the query's mean_) + the query's constant_
-    float offset = 0;  // cosine: 1 / |x|; euclidean: -|x|^2
-    float error = 0;   // |r| in units of closeness over |Q|
+    float factor = 0;  // closeness = factor * b (u.c) + offset * (the query's offset_weight_) + the query's constant_
+    float offset = 0;  // x.mean; euclidean: -|x - mean|^2
+    float error = 0;   // at least |r|; euclidean: twice that
   };
 
   HnswRows() = default;
   // Takes the mean of sampled rows off where they share much of it.
   void EstimateMean(const std::vector<uint32_t>& sample);
-  absl::Status Encode(const RowNorms& norms, const std::vector<bool>& inside, WorkerPool& pool,
-                      const StopPredicate& stop);
+  absl::Status Encode(const std::vector<bool>& inside, WorkerPool& pool, const StopPredicate& stop);
+  // values: [dim]. What is coded of a row: its elements, for cosine over its length.
+  void WidenRow(uint32_t row, float* values) const;
   Facts FactsOf(uint32_t row) const {
     Facts facts;
     std::memcpy(&facts, records_.get() + (row + 1) * stride_ - sizeof(Facts), sizeof(Facts));
@@ -130,6 +132,7 @@ class HnswRows {
   size_t stride_ = 0;
   float largest_code_norm_ = 0;
   std::vector<float> mean_;           // [dim], or empty where none was taken off
+  float squared_mean_ = 0;            // |mean|^2; euclidean: 0
   std::vector<float> zeros_;          // [dim]
   std::vector<float> ones_;           // [dim]
   std::vector<float> inverse_norms_;  // [num_rows] of rows judged as stored, for cosine; else empty
