@@ -79,16 +79,23 @@ TEST_P(HnswRowsTest, ClosenessIsAsCloseAsItSays) {
   HnswQuery query(*rows);
   double furthest_off = 0;
   double widest = 0;
-  for (const uint32_t q : {0u, 7u, 999u}) {
-    query.SetRow(q);
+  const auto compare = [&](uint32_t q, double scale) {
     rows->Judge(query, ids.data(), ids.size(), closeness.data());
     for (size_t i = 0; i < ids.size(); ++i) {
-      const double want = TrueCloseness(test.metric, &values[q * dim], &values[ids[i] * dim], dim);
+      const double want = scale * TrueCloseness(test.metric, &values[q * dim], &values[ids[i] * dim], dim);
       const double off = std::abs(double{closeness[i]} - want);
       ASSERT_LE(off, double{rows->ReachOf(query, ids[i], closeness[i])}) << "row " << ids[i];
-      furthest_off = std::max(furthest_off, off);
-      widest = std::max(widest, std::abs(want));
+      furthest_off = std::max(furthest_off, off / scale);
+      widest = std::max(widest, std::abs(want) / scale);
     }
+  };
+  for (const uint32_t q : {0u, 7u, 999u}) {
+    query.SetRow(q);
+    ASSERT_NO_FATAL_FAILURE(compare(q, 1)) << "of row " << q;
+    const double* vector = &values[q * dim];
+    ASSERT_TRUE(query.SetVector({vector, ElementType::kF64}));
+    const double length = std::sqrt(std::inner_product(vector, vector + dim, vector, 0.0));
+    ASSERT_NO_FATAL_FAILURE(compare(q, test.metric == Metric::kDot ? 1 / length : 1)) << "of the vector of row " << q;
   }
   EXPECT_LE(furthest_off, (test.coded ? 0.04 : 1e-4) * widest);
 }
