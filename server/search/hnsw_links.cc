@@ -18,6 +18,7 @@ void LinkChooser::JudgeCandidates(const HnswGraph& graph, size_t level, uint32_t
 }
 
 void LinkChooser::DropThoseBehind(uint32_t row) {
+  if (ids_.empty()) return;
   closeness_.resize(ids_.size());
   query_.SetRow(row);
   rows_.Judge(query_, ids_.data(), ids_.size(), closeness_.data());

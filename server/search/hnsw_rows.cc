@@ -75,7 +75,11 @@ bool HnswQuery::SetVector(VectorView vector) {
   const double norm = std::sqrt(squares);
   if (!(norm >= kMinNorm && norm <= kMaxNorm)) return false;
   const double scale = rows_.metric_ == Metric::kEuclidean ? 1 : 1 / norm;
-  for (size_t j = 0; j < wide.size(); ++j) values_[j] = static_cast<float>(wide[j] * scale);
+  // In double: far from zero, float32 would round away what sets the query apart from the mean.
+  const bool is_centred = rows_.is_coded() && rows_.metric_ == Metric::kEuclidean && !rows_.mean_.empty();
+  for (size_t j = 0; j < wide.size(); ++j) {
+    values_[j] = static_cast<float>(wide[j] * scale - (is_centred ? double{rows_.mean_[j]} : 0.0));
+  }
   if (rows_.is_coded()) Encode();
   return true;
 }
@@ -105,7 +109,6 @@ void HnswQuery::Encode() {
   offset_weight_ = 0;
   constant_ = 0;
   if (rows_.metric_ == Metric::kEuclidean) {
-    if (!rows_.mean_.empty()) SubtractFrom(values_, rows_.mean_);
     offset_weight_ = 1;
     constant_ = -DotOf(values_, values_);
   } else if (!rows_.mean_.empty()) {
@@ -199,9 +202,8 @@ absl::Status HnswRows::Encode(const std::vector<bool>& inside, WorkerPool& pool,
         if (metric_ == Metric::kEuclidean) {
           if (!mean_.empty()) SubtractFrom(wide, mean_);
           facts = {2 * coded.alpha, -DotOf(wide, wide), 2 * coded.error};
-        } else {
-          if (metric_ == Metric::kCosine) facts.error += kUnitError;
-          if (!mean_.empty()) facts.offset = DotOf(wide, mean_);
+        } else if (!mean_.empty()) {
+          facts.offset = DotOf(wide, mean_);
         }
         std::memcpy(to + stride_ - sizeof(Facts), &facts, sizeof(Facts));
       }
@@ -325,7 +327,8 @@ float HnswRows::ReachOf(const HnswQuery& query, uint32_t row, float closeness) c
   // A few roundings of each term.
   const float slack =
       0x1p-20f * (std::abs(closeness) + std::abs(facts.offset * query.offset_weight_) + std::abs(query.constant_));
-  return query.row_reach_ * facts.error + query.query_reach_ * facts.factor + slack;
+  const float of_lengths = metric_ == Metric::kCosine ? 2 * kUnitError : 0;
+  return query.row_reach_ * facts.error + query.query_reach_ * facts.factor + of_lengths + slack;
 }
 
 }  // namespace embedding

@@ -46,7 +46,7 @@ class HnswQuery {
 
  private:
   friend class HnswRows;
-  // From values_.
+  // From values_, for squared distances without the mean.
   void Encode();
   // The codes of a row as those of a query.
   void TakeRecord(uint32_t row);
@@ -93,8 +93,8 @@ class HnswRows {
   // closeness[i] of rows ids[i], i in [0, count), beside the query, which is of these rows.
   void Judge(HnswQuery& query, const uint32_t* ids, size_t count, float* closeness) const;
 
-  // How far the closeness that Judge gave a row may be from the true one: by Cauchy-Schwarz, as in code_bound.h.
-  // Infinity for rows judged as stored.
+  // How far the closeness that Judge gave a row may be from the true one, apart from what all rows share, which changes
+  // no order: by Cauchy-Schwarz, as in code_bound.h. Infinity for rows judged as stored.
   float ReachOf(const HnswQuery& query, uint32_t row, float closeness) const;
 
  private:

@@ -128,6 +128,29 @@ TEST_P(HnswRowsTest, VectorOfAnyLengthOrdersRowsAlike) {
   EXPECT_FALSE(query.SetVector({vector.data(), ElementType::kF32}));
 }
 
+// Far from zero, between rows that lie close together: in float32 the vector would be as far off as the rows are apart.
+TEST(HnswRowsOfATableTest, VectorsOfDoublesAreCentredBeforeTheyAreRounded) {
+  const RowsCase test = {"", Dtype::kF32, Metric::kEuclidean, 64, 1000};
+  const auto table = TableOf(test.dtype, test.dim, ValuesOf(test));
+  const std::vector<double> values = ReferenceRows(*table);
+  const auto dim = static_cast<size_t>(test.dim);
+  std::vector<double> vector(dim);
+  for (size_t i = 0; i < values.size(); ++i) vector[i % dim] += values[i] / double{kRows};
+  WorkerPool pool(1);
+  const auto rows = HnswRows::Build(*table, test.metric, ComputeRowNorms(*table, pool),
+                                    std::vector<bool>(static_cast<size_t>(kRows), true), pool);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_TRUE(rows->is_coded());
+  HnswQuery query(*rows);
+  ASSERT_TRUE(query.SetVector({vector.data(), ElementType::kF64}));
+  for (uint32_t row = 0; row < kRows; ++row) {
+    float closeness = 0;
+    rows->Judge(query, &row, 1, &closeness);
+    const double want = TrueCloseness(test.metric, vector.data(), &values[row * dim], dim);
+    ASSERT_LE(std::abs(double{closeness} - want), double{rows->ReachOf(query, row, closeness)}) << "row " << row;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Tables, HnswRowsTest,
     ::testing::Values(RowsCase{"Cosine", Dtype::kF32, Metric::kCosine, 100},
