@@ -24,7 +24,7 @@ class Server {
   // refused serves on as it is; the log says what became of each.
   void Reload();
   // NOT_SERVING at once, drain_delay, then no new calls; returns when the calls in flight are answered or drain_timeout
-  // is over. Logs the calls started and answered.
+  // is over; what was answered in its last moment has 0.1 s more to leave. Logs the calls started and answered.
   void Drain();
 
   // As bound: "127.0.0.1:41234".

@@ -93,13 +93,12 @@ absl::StatusOr<HnswParts> SnapshotMaker::MakeGraph(const TableOptions& options, 
                                                    WorkerPool& pool) {
   const HnswParameters parameters = {MetricOf(table.metric()), options.hnsw_m, options.hnsw_ef_construction};
   const std::string path = HnswFilePath(options.path, options.name);
+  const std::string shown_path = EscapedText(path, kMaxFileNameBytes);
   absl::StatusOr<HnswParts> parts = ReadHnswParts(table, path, parameters, pool, stop_);
   if (parts.ok() || absl::IsCancelled(parts.status()) || absl::IsResourceExhausted(parts.status())) return parts;
   if (!absl::IsNotFound(parts.status())) {
     Log(LogLevel::kWarning, "the file of the index does not serve, it is built anew",
-        {{"table", options.name},
-         {"path", EscapedText(path, kMaxFileNameBytes)},
-         {"reason", std::string(parts.status().message())}});
+        {{"table", options.name}, {"path", shown_path}, {"reason", std::string(parts.status().message())}});
   }
   SteadyClock::time_point told = SteadyClock::now();
   const auto progress = [&](int64_t done, int64_t all) {
@@ -111,9 +110,7 @@ absl::StatusOr<HnswParts> SnapshotMaker::MakeGraph(const TableOptions& options, 
   if (!parts.ok()) return parts;
   if (absl::Status s = WriteHnswFile(path, table.fingerprint(), parts->graph); !s.ok()) {
     Log(LogLevel::kWarning, "the index is not kept for the next start",
-        {{"table", options.name},
-         {"path", EscapedText(path, kMaxFileNameBytes)},
-         {"reason", std::string(s.message())}});
+        {{"table", options.name}, {"path", shown_path}, {"reason", std::string(s.message())}});
   }
   return parts;
 }

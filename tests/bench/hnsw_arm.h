@@ -64,7 +64,8 @@ int RunHnswArm(int argc, char** argv) {
       Ids ids;
       const Clock::time_point start = Clock::now();
       arm.Search(effort, k, &ids);
-      Say("{\"seconds\":%.9f,\"ids\":%s}", SecondsSince(start), ListOf(ids).c_str());
+      const double seconds = SecondsSince(start);
+      Say("{\"seconds\":%.9f,\"ids\":%s}", seconds, ListOf(ids).c_str());
     } else if (command == "run") {
       const auto effort = NextNumber<size_t>(0);
       const auto k = NextNumber<size_t>(1);

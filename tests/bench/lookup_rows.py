@@ -106,13 +106,17 @@ def measure_slow_share(folder, quick, scratch):
     calls = 100 if quick else 1500
     # The stack ends first: what it ends, the threads wait for.
     with concurrent.futures.ThreadPoolExecutor() as threads, contextlib.ExitStack() as stack:
-        def pace(kind):
+        clients = []
+        for kind in ("unary", "textbook"):
             server = start_server(kind, folder, 128, 1, scratch)
             stack.callback(server.close)
-            client = stack.enter_context(Program(os.path.join(folder, "lookup_client"), kind, server.first_line, ROWS, 128, 1, 1, 1))
+            clients.append(stack.enter_context(
+                Program(os.path.join(folder, "lookup_client"), kind, server.first_line, ROWS, 128, 1, 1, 1)))
+
+        def pace(client):
             answer = client.ask(f"pace 5 {calls}")
             return answer["slow"] / answer["calls"], answer["worst_ms"]
-        (ours, our_worst), (peer, peer_worst) = threads.map(pace, ("unary", "textbook"))
+        (ours, our_worst), (peer, peer_worst) = threads.map(pace, clients)
     yield {"name": SLOW_SHARE, "ours": ours, "peer": peer, "ratio": ours, "spread": [ours, ours],
            "unit": f"of {calls} calls, slowest {our_worst:.3g} ms, textbook's {peer_worst:.3g} ms"}
 

@@ -1,4 +1,4 @@
-// Raw F32 files, as drivers write them, through the server's own loader.
+// Raw F32 files, as drivers write them, through the server's own loader, and ids of what was found in them.
 #pragma once
 
 #include <cstdint>

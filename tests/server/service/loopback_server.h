@@ -29,6 +29,7 @@ class LoopbackServer {
     rpc_.Register(builder);
     server_ = builder.BuildAndStart();
     EXPECT_NE(server_, nullptr);
+    if (server_ == nullptr) return;
     rpc_.Start();
     address_ = "127.0.0.1:" + std::to_string(port);
   }
