@@ -34,6 +34,19 @@ void LinkChooser::DropThoseBehind(uint32_t row) {
   places_.resize(left);
 }
 
+void LinkChooser::FillUp(std::span<const WalkedRow> candidates, size_t least) {
+  places_.clear();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (is_taken_[i] == 0) places_.push_back(static_cast<uint32_t>(i));
+  }
+  const size_t wanted = std::min(least - chosen_.size(), places_.size());
+  const size_t closest = wanted / 2;
+  for (size_t i = 0; i < closest; ++i) chosen_.push_back(candidates[places_[i]]);
+  for (size_t i = 0; i < wanted - closest; ++i) {
+    chosen_.push_back(candidates[places_[closest + i * (places_.size() - closest) / (wanted - closest)]]);
+  }
+}
+
 std::span<const WalkedRow> LinkChooser::Choose(const HnswGraph& graph, size_t level,
                                                std::span<const WalkedRow> candidates, size_t least, size_t most) {
   if (candidates.size() <= least) return candidates;
@@ -58,9 +71,7 @@ std::span<const WalkedRow> LinkChooser::Choose(const HnswGraph& graph, size_t le
     places_.pop_back();
     DropThoseBehind(row);
   }
-  for (size_t i = 0; i < candidates.size() && chosen_.size() < least; ++i) {
-    if (is_taken_[i] == 0) chosen_.push_back(candidates[i]);
-  }
+  if (chosen_.size() < least) FillUp(candidates, least);
   return chosen_;
 }
 

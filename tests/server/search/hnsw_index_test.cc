@@ -32,10 +32,11 @@ constexpr int64_t kRecallRows = 10000;
 constexpr int64_t kDim = 24;
 constexpr int kBuildThreads = 2;
 
-// kGroups: 400 of them, whose rows differ by a thousandth, for any seed at the same places.
-enum class Shape { kGaussian, kClustered, kGroups };
+// kGroups: 400 of them, whose rows differ by a thousandth, for any seed at the same places. kFarGroups: of rows that
+// differ by a twentieth, all far off in one direction.
+enum class Shape { kGaussian, kClustered, kGroups, kFarGroups };
 
-std::vector<float> GroupedValues(int64_t num_rows, uint64_t seed) {
+std::vector<float> GroupedValues(int64_t num_rows, uint64_t seed, float spread, float common) {
   std::normal_distribution<float> normal;
   std::mt19937_64 places(20261130);
   std::vector<float> centres(400 * kDim);
@@ -44,13 +45,14 @@ std::vector<float> GroupedValues(int64_t num_rows, uint64_t seed) {
   std::vector<float> values;
   for (int64_t row = 0; row < num_rows; ++row) {
     const size_t centre = random() % 400 * kDim;
-    for (size_t j = 0; j < kDim; ++j) values.push_back(centres[centre + j] + 1e-3f * normal(random));
+    for (size_t j = 0; j < kDim; ++j) values.push_back(centres[centre + j] + spread * normal(random) + common);
   }
   return values;
 }
 
 std::vector<float> Values(Shape shape, int64_t num_rows, uint64_t seed) {
-  if (shape == Shape::kGroups) return GroupedValues(num_rows, seed);
+  if (shape == Shape::kGroups) return GroupedValues(num_rows, seed, 1e-3f, 0);
+  if (shape == Shape::kFarGroups) return GroupedValues(num_rows, seed, 5e-2f, 3);
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> centres(50 * kDim);
@@ -156,6 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
         RecallCase{"ClusteredCosine", Shape::kClustered, Dtype::kF32, Metric::kCosine, 0.5, 0.8, 0.93},
         RecallCase{"ClusteredEuclidean", Shape::kClustered, Dtype::kF32, Metric::kEuclidean, 0.5, 0.8, 0.95},
         RecallCase{"SmallTightGroups", Shape::kGroups, Dtype::kF32, Metric::kCosine, 0.95, 0.99, 0.99},
+        RecallCase{"FarGroupsDot", Shape::kFarGroups, Dtype::kF32, Metric::kDot, 0.9, 0.9, 0.99},
         RecallCase{"HalfPrecision", Shape::kGaussian, Dtype::kF16, Metric::kCosine, 0.75, 0.96, 0.99},
         RecallCase{"Integers", Shape::kGaussian, Dtype::kI8, Metric::kEuclidean, 0.7, 0.96, 0.99}),
     [](const auto& test) { return std::string(test.param.name); });
