@@ -108,9 +108,9 @@ class Builder {
   }
 
   size_t MostLinks(size_t level) const { return (level == 0 ? graph_.lowest_stride() : graph_.upper_stride()) - 1; }
-  // On the lowest level lists are filled up to three quarters with close rows that lead nowhere new: where rows lie
-  // sparsely, a few links in all directions are too few. On 340,479 word vectors, at effort 200, 0.966 of the
-  // neighbours are found instead of 0.955, for 14 % more rows judged; the last quarter is left to rows that come later.
+  // On the lowest level lists are filled up to three quarters with rows that lead nowhere new: where rows lie sparsely, a
+  // few links in all directions are too few (docs/benchmarks.md has figures); the last quarter is left to rows that
+  // come later.
   size_t LeastLinks(size_t level) const { return level == 0 ? MostLinks(0) * 3 / 4 : 1; }
 
   void InsertBatch(size_t begin, size_t end) {
