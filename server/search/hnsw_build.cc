@@ -108,8 +108,8 @@ class Builder {
   }
 
   size_t MostLinks(size_t level) const { return (level == 0 ? graph_.lowest_stride() : graph_.upper_stride()) - 1; }
-  // On the lowest level lists are filled up to three quarters with rows that lead nowhere new: where rows lie sparsely, a
-  // few links in all directions are too few (docs/benchmarks.md has figures); the last quarter is left to rows that
+  // On the lowest level lists are filled up to three quarters with rows that lead nowhere new: where rows lie sparsely,
+  // a few links in all directions are too few (docs/benchmarks.md has figures); the last quarter is left to rows that
   // come later.
   size_t LeastLinks(size_t level) const { return level == 0 ? MostLinks(0) * 3 / 4 : 1; }
 
